@@ -84,6 +84,7 @@ kit::GpuDescription describe(const Gpu& gpu) {
   d.bandwidth = 0.86 * gpu.bytes_per_second();
   d.mma = gpu.attribute(kMajor) >= 8;
   d.mma_group = gpu.attribute(kMajor) == 9;
+  d.copies = gpu.attribute(kMajor) >= 8;
   if (const std::string why = kit::why_absurd(d); !why.empty())
     throw t::Error(TSR_ENVIRONMENT, "TSR-H006",
                    "the driver describes '" + gpu.name() + "' (" + gpu.model() + ") in numbers that cannot be: " + why,

@@ -68,6 +68,9 @@ std::vector<Mutant> mutants_of(const kit::Program& p) {
     };
     if (s.kind == kit::StatementKind::Barrier) replace(mutant("barrier", "no barrier"), id, {});
     if (s.kind == kit::StatementKind::MmaWait) replace(mutant("wait", "no wait for a matrix instruction"), id, {});
+    if (s.kind == kit::StatementKind::CopyWait) replace(mutant("wait", "no wait for copies"), id, {});
+    if (s.kind == kit::StatementKind::CopyWait) ++mutant("wait", "a wait for one batch less").statements[id].count;
+    if (s.kind == kit::StatementKind::Copy) replace(mutant("copy", "no copy"), id, {});
     if (s.kind == kit::StatementKind::If) {
       replace(mutant("condition", "no condition"), id, s.body);
       out.back().condition = s.inst.args[0];
@@ -161,7 +164,7 @@ TEST_CASE("mutants of programs are found") {
         const kit::Program p = make(k, c, s, d, order);
         for (const Mutant& m : mutants_of(p)) {
           if (number++ % part) continue;
-          if (m.kind != "barrier" && m.kind != "wait" && !differs(p, m, input, c.symbols)) continue;
+          if (m.kind != "barrier" && m.kind != "wait" && m.kind != "copy" && !differs(p, m, input, c.symbols)) continue;
           ++ran;
           ++kinds[m.kind].first;
           if (found(m, k, c, d, input, want, faults)) {

@@ -71,12 +71,12 @@ const char* const kProduct =
 }
 )";
 
-// Four waves multiply [64, 32] by [32, 8] in two steps, from row-major memory: left lies turned, right does not.
+// Four waves multiply [64, 128] by [128, 8] in two steps, from row-major memory: left lies turned, right does not.
 const char* const kGroup =
-    R"(program @group(%x: in bf16[2048], %y: in bf16[256], %z: out f32[512]) wave 32 {
+    R"(program @group(%x: in bf16[8192], %y: in bf16[1024], %z: out f32[512]) wave 32 {
   launch {
-    shared %left: bf16[2176]
-    shared %right: bf16[288]
+    shared %left: bf16[8192] align 1024
+    shared %right: bf16[1024] align 1024
     register %sums: f32[4]
     warp w0 < 4 {
       lane l0 < 32 {
@@ -85,21 +85,63 @@ const char* const kGroup =
           store %sums[i0], %0
         }
         serial k0 < 2 {
-          unroll i1 < 8 {
-            %1 = load %x[256 * i1 + 64 * w0 + 32 * floordiv(l0, 16) + 16 * k0 + mod(l0, 16)] : bf16
-            store %left[1088 * k0 + 136 * i1 + 8 * mod(l0, 16) + 2 * w0 + floordiv(l0, 16)], %1
+          unroll i1 < 32 {
+            %1 = load %x[256 * i1 + 128 * floordiv(w0, 2) + 64 * k0 + 32 * mod(w0, 2) + l0] : bf16
+            store %left[4096 * k0 + 2048 * mod(w0, 2) + 64 * l0 + mod(2 * i1 + floordiv(w0, 2), 8)
+              + 32 * mod(floordiv(i1, 16) + floordiv(l0, 4), 2) + 16 * mod(floordiv(i1, 8) + floordiv(l0, 2), 2)
+              + 8 * mod(floordiv(i1, 4) + l0, 2)], %1
           }
-          %2 = load %y[64 * w0 + 32 * floordiv(l0, 16) + 16 * k0 + mod(l0, 16)] : bf16
-          store %right[144 * k0 + 72 * floordiv(mod(l0, 16), 8) + 16 * w0 + 8 * floordiv(l0, 16) + mod(l0, 8)], %2
+          unroll i3 < 4 {
+            %2 = load %y[256 * i3 + 128 * floordiv(w0, 2) + 64 * k0 + 32 * mod(w0, 2) + l0] : bf16
+            store %right[512 * k0 + 128 * i3 + 64 * floordiv(w0, 2) + mod(l0, 8)
+              + 32 * mod(mod(w0, 2) + floordiv(i3, 2), 2) + 16 * mod(floordiv(l0, 16) + i3, 2)
+              + 8 * mod(floordiv(l0, 8) + floordiv(w0, 2), 2)], %2
+          }
           mma_wait %sums[0] columns 8
           barrier block
-          mma_group bf16 %sums[0], %left[1088 * k0] pitch 136 turned, %right[144 * k0] pitch 72, columns 8 depth 16
+          mma_group bf16 %sums[0], %left[4096 * k0] pitch 4096 turned, %right[512 * k0] pitch 512, columns 8 depth 64
         }
         mma_wait %sums[0] columns 8
         unroll i2 < 4 {
           %3 = load %sums[i2] : f32
           store %z[128 * w0 + 8 * floordiv(l0, 4) + 64 * floordiv(i2, 2) + 2 * mod(l0, 4) + mod(i2, 2)], %3
         }
+      }
+    }
+  }
+}
+)";
+
+// Four waves sum the elements of 1,024 pairs, two steps of which are on their way while a third is added.
+const char* const kCopies =
+    R"(program @copies(%x: in f32[2048], %z: out f32[128]) wave 32 {
+  launch {
+    shared %steps: f32[1536]
+    register %sum: f32[1]
+    warp w0 < 4 {
+      lane l0 < 32 {
+        %0 = const 0 : f32
+        store %sum[0], %0
+        copy 4 %steps[128 * w0 + 4 * l0], %x[128 * w0 + 4 * l0]
+        copy_end
+        serial k0 < 4 {
+          %1 = index k0 : i64
+          %2 = const 3 : i64
+          %3 = lt %1, %2 : bool
+          copy 4 %steps[512 * mod(k0 + 1, 3) + 128 * w0 + 4 * l0], %x[512 * k0 + 128 * w0 + 4 * l0 + 512] if %3
+          copy_end
+          copy_wait 1
+          barrier block
+          unroll i0 < 4 {
+            %4 = load %sum[0] : f32
+            %5 = load %steps[512 * mod(k0, 3) + 128 * i0 + 4 * l0 + w0] : f32
+            %6 = add %4, %5 : f32
+            store %sum[0], %6
+          }
+        }
+        copy_wait 0
+        %7 = load %sum[0] : f32
+        store %z[32 * w0 + l0], %7
       }
     }
   }
@@ -288,7 +330,7 @@ TEST_CASE("a matrix instruction multiplies the shares of a wave") {
 
 TEST_CASE("a matrix instruction of four waves multiplies what lies in shared memory") {
   const auto bf16 = [](int x) { return static_cast<uint16_t>(kit::constant_bits(kit::Type::BF16, static_cast<double>(x))); };
-  std::vector<uint16_t> x(2048), y(256);
+  std::vector<uint16_t> x(8192), y(1024);
   std::vector<float> z(512);
   std::mt19937 r(7);
   for (uint16_t& e : x) e = bf16(static_cast<int>(r() % 9) - 4);
@@ -311,7 +353,7 @@ TEST_CASE("a matrix instruction of four waves multiplies what lies in shared mem
   for (size_t i = 0; i < 64; ++i)
     for (size_t j = 0; j < 8; ++j) {
       double sum = 1;
-      for (size_t k = 0; k < 32; ++k) sum += value(x[32 * i + k]) * value(y[32 * j + k]);
+      for (size_t k = 0; k < 128; ++k) sum += value(x[128 * i + k]) * value(y[128 * j + k]);
       CHECK(static_cast<double>(z[8 * i + j]) == sum);
     }
 
@@ -319,17 +361,17 @@ TEST_CASE("a matrix instruction of four waves multiplies what lies in shared mem
   CHECK(contains(failure(replaced(kGroup, last, "unroll i2")), "is touched while a matrix instruction adds to it"));
   CHECK(contains(failure(replaced(kGroup, "barrier block", "")), "no barrier stands between"));
   // One piece of shared memory for both steps: the second is written while the first is read.
-  CHECK(contains(failure(replaced(replaced(replaced(kGroup, "store %right[144 * k0", "store %right[0 * k0"),
-                                           "%right[144 * k0] p", "%right[0] p"),
+  CHECK(contains(failure(replaced(replaced(replaced(kGroup, "store %right[512 * k0", "store %right[0 * k0"),
+                                           "%right[512 * k0] p", "%right[0] p"),
                                   wait, "")),
                  "no barrier stands between"));
-  CHECK(contains(failure(replaced(replaced(replaced(kGroup, "store %right[144 * k0", "barrier block\n store %right[0 * k0"),
-                                           "%right[144 * k0] p", "%right[0] p"),
+  CHECK(contains(failure(replaced(replaced(replaced(kGroup, "store %right[512 * k0", "barrier block\n store %right[0 * k0"),
+                                           "%right[512 * k0] p", "%right[0] p"),
                                   wait, "")),
                  "was written while a matrix instruction read it"));
-  CHECK(contains(
-      failure(replaced(replaced(kGroup, "bf16[288]", "bf16[320]"), "%right[144 * k0] p", "%right[144 * k0 + 8 * w0] p")),
-      "names another part of 'right' than its group"));
+  CHECK(contains(failure(replaced(replaced(kGroup, "bf16[1024] align", "bf16[4096] align"), "%right[512 * k0] p",
+                                  "%right[512 * k0 + 512 * w0] p")),
+                 "names another part of 'right' than its group"));
 
   const auto refused = [&](const std::string& from, const std::string& to) {
     return verify_failure(kit::parse_program(replaced(kGroup, from, to)));
@@ -337,19 +379,77 @@ TEST_CASE("a matrix instruction of four waves multiplies what lies in shared mem
   CHECK(verify_failure(kit::parse_program(kGroup)) == "");
   CHECK(contains(verify_failure(kit::parse_program(kGroup), "sm_80"), "matrix instructions of four waves of 32 lanes (P17)"));
   CHECK(contains(refused("mma_group bf16", "mma_group f32"), "factors of bf16 or f16 (P17)"));
-  CHECK(contains(refused("depth 16", "depth 8"), "a depth that is a multiple of 16 (P17)"));
-  CHECK(contains(refused("pitch 72, columns 8", "pitch 72, columns 12"), "8 to 256 columns, a multiple of 8 (P17)"));
-  CHECK(contains(refused("pitch 136 turned", "pitch 120 turned"), "parts that lie apart, at multiples of 16 bytes (P17)"));
-  CHECK(contains(refused("%left[1088 * k0] p", "%left[1084 * k0] p"), "begins at a multiple of 16 bytes (P17)"));
-  CHECK(contains(refused("%left[1088 * k0] p", "%left[1104 * k0] p"), "certainly inside 'left' (P10)"));
+  CHECK(contains(refused("depth 64", "depth 24"), "a depth that is a multiple of 16 (P17)"));
+  CHECK(contains(refused("pitch 512, columns 8", "pitch 512, columns 12"), "8 to 256 columns, a multiple of 8 (P17)"));
+  CHECK(contains(refused("depth 64", "depth 32"), "a multiple of 64 elements side by side (P17)"));
+  CHECK(contains(refused("pitch 4096 turned", "pitch 4100 turned"), "parts that lie apart, at multiples of 1,024 bytes (P17)"));
+  CHECK(contains(refused("%left[4096 * k0] pitch 4096 turned, %right[512 * k0] pitch 512, columns 8 depth 64",
+                         "%left[0] pitch 4096 turned, %right[0] pitch 0, columns 8 depth 128"),
+                 "parts that lie apart, at multiples of 1,024 bytes (P17)"));
+  CHECK(contains(refused("%left[4096 * k0] p", "%left[4080 * k0] p"), "begins at a multiple of 1,024 bytes (P17)"));
+  CHECK(contains(refused("bf16[8192] align 1024", "bf16[8192]"), "begins at a multiple of 1,024 bytes (P17)"));
+  CHECK(contains(refused("%left[4096 * k0] p", "%left[4608 * k0] p"), "certainly inside 'left' (P10)"));
   CHECK(
       contains(refused("mma_group bf16 %sums[0], %left", "mma_group bf16 %sums[0], %right"), "certainly inside 'right' (P10)"));
-  CHECK(contains(refused("mma_group bf16 %sums[0], %left[1088 * k0]", "mma_group bf16 %sums[0], %x[0]"), "in shared memory"));
+  CHECK(contains(refused("mma_group bf16 %sums[0], %left[4096 * k0]", "mma_group bf16 %sums[0], %x[0]"), "in shared memory"));
   CHECK(contains(refused("%sums[0], %left", "%left[0], %left"), "sums of f32 in registers of this launch (P17)"));
   CHECK(contains(refused("barrier block",
                          "barrier block\n %5 = index w0 : i64\n %6 = const 3 : i64\n %7 = lt %5, %6 : bool\n if "
                          "%7 {\n mma_wait %sums[0] columns 8\n }"),
                  "that depends on the thread (P17)"));
+}
+
+TEST_CASE("copies to shared memory go on until a thread waits for them") {
+  std::vector<float> x(2048), z(128);
+  std::mt19937 r(7);
+  for (float& e : x) e = static_cast<float>(static_cast<int>(r() % 9) - 4);
+  const auto failure = [&](const std::string& text) -> std::string {
+    kit::Program p = kit::parse_program(text);
+    kit::verify(p, kit::gpu_description("sim32"));
+    void* const pointers[] = {x.data(), z.data()};
+    try {
+      kit::interpret(p, pointers, {}, 1);
+    } catch (const sdk::Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string text = kit::print(kit::parse_program(kCopies));
+  CHECK(kit::print(kit::parse_program(text)) == text);
+  REQUIRE(failure(kCopies) == "");
+  for (size_t w = 0; w < 4; ++w)
+    for (size_t l = 0; l < 32; ++l) {
+      float sum = 0;
+      for (size_t i = 0; i < 16; ++i) sum += x[128 * i + 4 * l + w];
+      CHECK(z[32 * w + l] == sum);
+    }
+  CHECK(contains(failure(replaced(kCopies, "copy_wait 1\n", "")), "is touched while a copy to it is on its way"));
+  CHECK(contains(failure(replaced(kCopies, "copy_wait 1", "copy_wait 2")), "is touched while a copy to it is on its way"));
+  CHECK(contains(failure(replaced(kCopies, "copy_end\n          copy_wait", "copy_wait")), "while a copy to it is on its way"));
+  CHECK(contains(failure(replaced(kCopies, "barrier block", "")), "no barrier stands between"));
+  // What is added while it is overwritten: a place less than it takes.
+  CHECK(contains(failure(replaced(replaced(kCopies, "mod(k0 + 1, 3)", "mod(k0 + 1, 2)"), "mod(k0, 3)", "mod(k0, 2)")),
+                 "no barrier stands between"));
+  CHECK(contains(failure(replaced(kCopies, "copy_wait 0", "")), "before its copies to shared memory have arrived"));
+  CHECK(contains(failure(replaced(kCopies, "512 * k0 + 128 * w0 + 4 * l0 + 512]", "512 * k0 + 128 * w0 + 4 * l0 + 516]")),
+                 "elements from 2048 on of 'x' are outside its 2048"));
+
+  const auto refused = [&](const std::string& from, const std::string& to) {
+    return verify_failure(kit::parse_program(replaced(kCopies, from, to)));
+  };
+  CHECK(verify_failure(kit::parse_program(kCopies)) == "");
+  CHECK(contains(verify_failure(kit::parse_program(replaced(kCopies, "wave 32", "wave 32")), "gfx1100"),
+                 "a device that copies to shared memory on its own (P18)"));
+  CHECK(contains(refused("copy 4 %steps[128", "copy 4 %z[128"), "shared memory of this launch to copy to (P18)"));
+  CHECK(contains(refused("], %x[128 * w0", "], %z[128 * w0"), "an input to copy from, in which no output lies (P18)"));
+  CHECK(contains(refused("%x: in f32", "%x: in i32"), "one type on both sides (P18)"));
+  CHECK(contains(refused("copy 4 %steps[128", "copy 3 %steps[128"), "4, 8 or 16 bytes (P18)"));
+  CHECK(contains(refused("copy 4 %steps[128 * w0 + 4", "copy 4 %steps[128 * w0 + 3"), "multiples of the copy's size (P18)"));
+  CHECK(contains(refused("], %x[128 * w0 + 4", "], %x[128 * w0 + 3"), "multiples of the copy's size (P18)"));
+  CHECK(contains(refused("mod(k0 + 1, 3)", "mod(k0 + 1, 4)"), "a place certainly inside 'steps' (P10)"));
+  CHECK(contains(refused("], %x[128 * w0 + 4 * l0]", "], %x[128 * w0 + 4 * l0 + 2048]"), "an index lies inside 'x' (P8)"));
+  CHECK(contains(refused(" if %3", " if %2"), "a bool condition (P3)"));
+  CHECK(contains(refused("copy_wait 1", "copy_wait 99"), "0 to 64 batches that may go on (P18)"));
 }
 
 TEST_CASE("descriptions with numbers that cannot be are refused") {

@@ -78,7 +78,7 @@ void ProgramBuilder::barrier(BarrierScope scope) {
   add(std::move(s));
 }
 
-uint32_t ProgramBuilder::buffer(const std::string& name, Memory memory, Type type, Expr extent, Access access) {
+uint32_t ProgramBuilder::buffer(const std::string& name, Memory memory, Type type, Expr extent, Access access, int64_t align) {
   ProgramBuffer b;
   const auto taken = [&](const std::string& n) {
     return std::any_of(p.buffers.begin(), p.buffers.end(), [&](const ProgramBuffer& x) { return x.name == n; }) ||
@@ -90,6 +90,7 @@ uint32_t ProgramBuilder::buffer(const std::string& name, Memory memory, Type typ
   b.type = type;
   b.extent = extent;
   b.access = access;
+  b.align = align;
   b.launch = memory >= Memory::Shared ? static_cast<uint32_t>(p.launches.size() - 1) : 0;
   p.buffers.push_back(std::move(b));
   return static_cast<uint32_t>(p.buffers.size() - 1);
@@ -199,6 +200,25 @@ void ProgramBuilder::mma_wait(Fragment sums, int64_t columns) {
   s.kind = StatementKind::MmaWait;
   s.fragments[0] = sums;
   s.group.columns = columns;
+  add(std::move(s));
+}
+void ProgramBuilder::copy(Fragment to, Fragment from, int64_t n, uint32_t condition) {
+  Statement s;
+  s.kind = StatementKind::Copy;
+  s.fragments = {to, from, {}};
+  s.inst.args[0] = condition;
+  s.count = n;
+  add(std::move(s));
+}
+void ProgramBuilder::copy_end() {
+  Statement s;
+  s.kind = StatementKind::CopyEnd;
+  add(std::move(s));
+}
+void ProgramBuilder::copy_wait(int64_t but) {
+  Statement s;
+  s.kind = StatementKind::CopyWait;
+  s.count = but;
   add(std::move(s));
 }
 uint32_t ProgramBuilder::below(Expr e, Expr n) { return pool().less(e, n) ? kNone : binary(Op::Lt, index(e), index(n)); }

@@ -40,7 +40,8 @@ class ProgramBuilder {
   void barrier(BarrierScope scope);
 
   // ---- buffers
-  uint32_t buffer(const std::string& name, Memory memory, Type type, Expr extent, Access access = Access::InOut);
+  uint32_t buffer(const std::string& name, Memory memory, Type type, Expr extent, Access access = Access::InOut,
+                  int64_t align = 16);
 
   // ---- values
   uint32_t inst(const Inst& x);
@@ -60,6 +61,10 @@ class ProgramBuilder {
   void mma(Type factors, Fragment sums, Fragment left, Fragment right);
   void mma_group(Type factors, Fragment sums, Fragment left, Fragment right, const GroupShape& shape);
   void mma_wait(Fragment sums, int64_t columns);
+  // Begins to bring `n` elements to shared memory; the batch of a thread's copies; waits for all batches but the last ones.
+  void copy(Fragment to, Fragment from, int64_t n, uint32_t condition = kNone);
+  void copy_end();
+  void copy_wait(int64_t but);
   Type type_of(uint32_t v) const { return p.statements[v].inst.type; }
   // e < n as far as that is not certain: kNone where it is.
   uint32_t below(Expr e, Expr n);

@@ -111,6 +111,10 @@ class GpuWriter {
         group_text(x.inst.type, x.group.columns);
         groups_ = true;
       }
+      if (x.kind == StatementKind::Copy) {
+        for (size_t i = 0; i < 2; ++i) in(x.fragments[i].at);
+        buffers.insert(x.fragments[1].buffer);
+      }
       if (x.kind == StatementKind::Inst) {
         in(x.inst.index);
         if (x.inst.op == Op::Load || x.inst.op == Op::Store) buffers.insert(x.inst.id);
@@ -151,7 +155,10 @@ class GpuWriter {
     for (const uint32_t id : p_.launches[number]) no_clusters(id);
     // What is declared in a kernel may be no more than this on any device; a launch gives the rest.
     constexpr int64_t kDeclared = 48 << 10;
-    if (out.shape.shared_bytes > kDeclared) {
+    bool aligned = false;  // to more than what a kernel declares is
+    for (const ProgramBuffer& x : p_.buffers)
+      aligned = aligned || (x.memory == Memory::Shared && x.launch == number && x.align > 16);
+    if (out.shape.shared_bytes > kDeclared || aligned) {
       out.dynamic_shared = out.shape.shared_bytes;
       out_ += "  DYNAMIC_SHARED;\n";
     }
@@ -222,6 +229,9 @@ class GpuWriter {
   // ---- statements
 
   std::string expr(Expr e) const { return expr_text(p_.pool, e, spelling_); }
+  std::string at(const Fragment& f) const {
+    return p_.buffers[f.buffer].name + (f.at == kZero ? "" : " + (" + expr(f.at) + ")");
+  }
   std::string value(uint32_t v) const {
     const Statement& x = p_.statements[v];
     if (x.kind == StatementKind::Inst && x.inst.op == Op::Const) return literal(x.inst.type, x.inst.bits, m_.dialect_.wide);
@@ -262,10 +272,7 @@ class GpuWriter {
           break;
         case StatementKind::Mma: {
           out_ += pad + "mma_" + type_name(x.inst.type) + "(";
-          for (size_t i = 0; i < x.fragments.size(); ++i) {
-            const Fragment& f = x.fragments[i];
-            out_ += (i ? ", " : "") + p_.buffers[f.buffer].name + (f.at == kZero ? "" : " + (" + expr(f.at) + ")");
-          }
+          for (size_t i = 0; i < x.fragments.size(); ++i) out_ += (i ? ", " : "") + at(x.fragments[i]);
           out_ += ");\n";
           break;
         }
@@ -274,16 +281,20 @@ class GpuWriter {
                   std::to_string(x.group.depth);
           for (size_t i = 0; i < 2; ++i) out_ += ", " + std::to_string(x.group.pitch[i]) + (x.group.turned[i] ? ", 1" : ", 0");
           out_ += ">(";
-          for (size_t i = 0; i < x.fragments.size(); ++i)
-            out_ += (i ? ", " : "") + p_.buffers[x.fragments[i].buffer].name +
-                    (x.fragments[i].at == kZero ? "" : " + (" + expr(x.fragments[i].at) + ")");
+          for (size_t i = 0; i < x.fragments.size(); ++i) out_ += (i ? ", " : "") + at(x.fragments[i]);
           out_ += ");\n";
           break;
         }
         case StatementKind::MmaWait:
-          out_ += pad + "mma_wait_" + std::to_string(x.group.columns) + "(" + p_.buffers[x.fragments[0].buffer].name +
-                  (x.fragments[0].at == kZero ? "" : " + (" + expr(x.fragments[0].at) + ")") + ");\n";
+          out_ += pad + "mma_wait_" + std::to_string(x.group.columns) + "(" + at(x.fragments[0]) + ");\n";
           break;
+        case StatementKind::Copy:
+          out_ += pad + "COPY(" + std::to_string(x.count * type_bytes(p_.buffers[x.fragments[0].buffer].type)) + ", " +
+                  at(x.fragments[0]) + ", " + at(x.fragments[1]) + ", " +
+                  (x.inst.args[0] == kNone ? "true" : value(x.inst.args[0])) + ");\n";
+          break;
+        case StatementKind::CopyEnd: out_ += pad + "copy_end();\n"; break;
+        case StatementKind::CopyWait: out_ += pad + "copy_wait(" + std::to_string(x.count) + ");\n"; break;
         case StatementKind::Inst: inst(id, x.inst, pad); break;
       }
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of bf16 and f16 on matrix instructions of four waves, which read both operands from shared memory: a block computes
-// a tile, each of its groups 64 rows of it. Steps of the contracted dimension lie in shared memory twice: while one is
-// multiplied, threads write the next one, which they have in registers, and bring the one after it.
+// a tile, each of its groups 64 rows of it. Several steps of the contracted dimension lie in shared memory (`vector` of the
+// schedule): while one is multiplied, later ones are on their way, by copies of the device's. Where it has none, or an operand
+// is computed or does not lie side by side, there are two steps, and threads write the next one, which they have in registers,
+// and bring the one after it, element by element if need be.
 //
-// An operand whose lines lie side by side is written as it is and read `turned`; one that is computed, or that lies otherwise,
-// is brought element by element. Sums are those of product_matrix.cpp.
+// An operand whose lines lie side by side is written as it is and read `turned`. Sums are those of product_matrix.cpp.
 #include "product_parts.hpp"
 
 namespace tessera::kit {
@@ -18,8 +19,9 @@ class GroupWriter : ProductParts {
     if (factor_type_ == Type::None) no_program("factors that are neither bf16 nor f16");
     tile_columns_ = int64_t{s.rows} * 8;
     if (s.tile % kGroupRows != 0 || (tile_columns_ != 64 && tile_columns_ != 128 && tile_columns_ != 256) ||
-        s.unroll % 16 != 0 || s.threads != s.tile / kGroupRows * kGroupThreads)
+        s.unroll % kGroupBlock != 0 || s.threads != s.tile / kGroupRows * kGroupThreads)
       no_program("groups that do not fill the tile");
+    if (s.vector > 8 || (s.vector > 1 && !d.copies)) no_program("copies of steps that overtake each other");
     for (const int64_t lines : {int64_t{s.tile}, tile_columns_})
       if (lines * s.unroll % (int64_t{s.threads} * kPart) != 0) no_program("a step that threads do not share evenly");
   }
@@ -48,22 +50,46 @@ class GroupWriter : ProductParts {
     GroupShape shape;
     shape.columns = tile_columns_, shape.depth = step;
     shape.pitch = {left.pitch, right.pitch}, shape.turned = {left.turned, right.turned};
-    fetch(left, depth, kZero, thread);
-    fetch(right, depth, kZero, thread);
-    const Expr k = b_.begin(Bind::Serial, "k", b_.ceil_div(depth.points, step));
-    const Expr which = p.mod(k, p.number(2)), of_left = b_.scaled(which, left.size), of_right = b_.scaled(which, right.size);
-    put(left, of_left, thread);
-    put(right, of_right, thread);
-    b_.mma_wait({sums, kZero}, tile_columns_);
-    b_.barrier(BarrierScope::Block);
-    const int64_t to_group = left.turned ? kGroupRows / kPart * left.pitch : kGroupRows * kPart;
-    b_.mma_group(factor_type_, {sums, kZero}, {left.shared, p.add(of_left, b_.scaled(group, to_group))},
-                 {right.shared, of_right}, shape);
-    const Expr next = b_.scaled(p.add(k, kOne), step);
-    fetch(left, depth, next, thread);
-    fetch(right, depth, next, thread);
-    b_.end();
-    b_.mma_wait({sums, kZero}, tile_columns_);
+    const int64_t to_group = left.turned ? left.pitch : kGroupRows * kGroupBlock;
+    const auto place = [&](const Side& x, Expr of) { return b_.scaled(p.mod(of, p.number(steps())), x.size); };
+    const auto multiply = [&](Expr k) {
+      b_.mma_group(factor_type_, {sums, kZero}, {left.shared, p.add(place(left, k), b_.scaled(group, to_group))},
+                   {right.shared, place(right, k)}, shape);
+    };
+    const auto each = [&](Expr of, auto&& f) {
+      f(left, of);
+      f(right, of);
+    };
+    const auto fetch_step = [&](const Side& x, Expr of) { fetch(x, depth, b_.scaled(of, step), thread); };
+    const auto copy_step = [&](const Side& x, Expr of) { copy(x, depth, b_.scaled(of, step), place(x, of), thread); };
+    const Expr all = b_.ceil_div(depth.points, step);
+    if (s_.vector == 1) {
+      each(kZero, fetch_step);
+      const Expr k = b_.begin(Bind::Serial, "k", all);
+      each(k, [&](const Side& x, Expr of) { put(x, place(x, of), thread); });
+      b_.mma_wait({sums, kZero}, tile_columns_);
+      b_.barrier(BarrierScope::Block);
+      multiply(k);
+      each(p.add(k, kOne), fetch_step);
+      b_.end();
+      b_.mma_wait({sums, kZero}, tile_columns_);
+    } else {
+      // Behind the barrier all threads have waited for the product of the step before, and what is copied takes its place.
+      const int64_t ahead = s_.vector - 1;
+      for (int64_t n = 0; n < ahead; ++n) {
+        each(p.number(n), copy_step);
+        b_.copy_end();
+      }
+      const Expr k = b_.begin(Bind::Serial, "k", all);
+      b_.copy_wait(ahead - 1);
+      b_.barrier(BarrierScope::Block);
+      multiply(k);
+      each(p.add(k, p.number(ahead)), copy_step);
+      b_.copy_end();
+      b_.mma_wait({sums, kZero}, tile_columns_);
+      b_.end();
+      b_.copy_wait(0);
+    }
 
     finish(rows, columns, sums, p.add(left.first, b_.scaled(wave, 16)), right.first, lane);
     b_.end();
@@ -98,11 +124,13 @@ class GroupWriter : ProductParts {
     x.together = side_by_side(x, space, depth, false);
     x.turned = !x.together && side_by_side(x, space, depth, true);
     x.together = x.together || x.turned;
-    // 16 bytes more than the lines take: threads that write parts beside each other use other banks.
-    x.pitch = (x.turned ? s_.unroll : lines) * kPart + kPart;
-    x.size = (x.turned ? lines : s_.unroll) / kPart * x.pitch;
-    x.shared = b_.buffer(name, Memory::Shared, factor_type_, p.number(2 * x.size));
-    x.fetched = b_.buffer(std::string("of_") + name, Memory::Register, factor_type_, p.number(lines * s_.unroll / s_.threads));
+    if (s_.vector > 1 && !x.together) no_program("a factor that no copy of the device's brings");
+    x.pitch = kGroupBlock * (x.turned ? s_.unroll : lines);
+    x.size = lines * s_.unroll;
+    x.shared = b_.buffer(name, Memory::Shared, factor_type_, p.number(steps() * x.size), Access::InOut, 1024);
+    if (s_.vector == 1)
+      x.fetched =
+          b_.buffer(std::string("of_") + name, Memory::Register, factor_type_, p.number(lines * s_.unroll / s_.threads));
     return x;
   }
 
@@ -132,6 +160,7 @@ class GroupWriter : ProductParts {
     return true;
   }
 
+  int64_t steps() const { return std::max(2, s_.vector); }  // in shared memory
   Expr count(const Side& x) { return b_.pool().number(x.lines * s_.unroll / s_.threads / kPart); }
 
   // Of the part with that number of a thread: its first line and its first element along the depth.
@@ -156,56 +185,58 @@ class GroupWriter : ProductParts {
     IndexPool& p = b_.pool();
     const Expr part = b_.begin_unless_one(Bind::Unroll, "g", count(x));
     const Place at = place(x, part, thread);
-    const Expr line = p.add(x.first, at.line), deep = p.add(first_depth, at.deep), to = b_.scaled(part, kPart);
-    if (x.together) {
-      const Expr c = b_.begin(Bind::Unroll, "c", p.number(kPart));
-      b_.store(x.fetched, p.add(to, c), b_.constant(factor_type_, x.beyond));
-      b_.end();
-      const bool opened = b_.begin_if(b_.both(b_.below(line, x.space->points), b_.below(deep, depth.points)));
-      go_to(b_, copy_, *x.space, line);
-      go_to(b_, copy_, depth, deep);
-      const Inst& load = k_.insts[x.factor];
-      b_.load_elements(copy_.buffer(load.id), copy_.index(load.index), x.fetched, to, kPart);
-      b_.end_if(opened);
-    } else {
-      go_to(b_, copy_, *x.space, line);
-      const Expr v = b_.begin(Bind::Unroll, "v", p.number(kPart));
-      const Expr place = p.add(deep, v);
-      const uint32_t ok = b_.both(b_.below(line, x.space->points), b_.below(place, depth.points));
-      go_to(b_, copy_, depth, place);
-      std::map<uint32_t, uint32_t> known;
-      uint32_t value = evaluate(x.factor, ok, known);
-      if (ok != kNone) value = b_.select(ok, value, b_.constant(factor_type_, x.beyond));
-      b_.store(x.fetched, p.add(to, v), value);
-      b_.end();
-    }
+    bring(x.factor, x.together, *x.space, p.add(x.first, at.line), depth, p.add(first_depth, at.deep), x.fetched,
+          b_.scaled(part, kPart), kPart, x.beyond);
     b_.end_unless_one();
   }
 
-  void put(const Side& x, Expr from, Expr thread) {
+  // Where the part with that place lies in shared memory, behind the step's beginning.
+  Expr shared_place(const Side& x, const Place& at) {
     IndexPool& p = b_.pool();
+    const Expr along = x.turned ? at.line : at.deep, other = x.turned ? at.deep : at.line,
+               piece = p.floordiv(along, p.number(8));
+    return p.add(p.add(b_.scaled(p.floordiv(along, p.number(kGroupBlock)), x.pitch), b_.scaled(other, kGroupBlock)),
+                 b_.scaled(low_bits_differ(piece, other), kPart));
+  }
+  // The lowest three bits of x xor y.
+  Expr low_bits_differ(Expr x, Expr y) {
+    IndexPool& p = b_.pool();
+    const auto bit = [&](int64_t of) {
+      return b_.scaled(p.mod(p.add(p.floordiv(x, p.number(of)), p.floordiv(y, p.number(of))), p.number(2)), of);
+    };
+    return p.add(bit(1), p.add(bit(2), bit(4)));
+  }
+  void put(const Side& x, Expr from, Expr thread) {
+    const Expr part = b_.begin_unless_one(Bind::Unroll, "g", count(x));
+    b_.store_elements(x.shared, b_.pool().add(from, shared_place(x, place(x, part, thread))), x.fetched, b_.scaled(part, kPart),
+                      kPart);
+    b_.end_unless_one();
+  }
+
+  // Begins to bring a step; what it has beyond the ends is 0: sums begin at 0.0, which no product of zeros changes.
+  void copy(const Side& x, const Space& depth, Expr first_depth, Expr step, Expr thread) {
+    IndexPool& p = b_.pool();
+    if (p.nonnegative(p.sub(first_depth, depth.points))) return;  // beyond the end as a whole
     const Expr part = b_.begin_unless_one(Bind::Unroll, "g", count(x));
     const Place at = place(x, part, thread);
-    const Expr eight = p.floordiv(x.turned ? at.line : at.deep, p.number(kPart)), other = x.turned ? at.deep : at.line;
-    b_.store_elements(x.shared, p.add(from, p.add(b_.scaled(eight, x.pitch), b_.scaled(other, kPart))), x.fetched,
-                      b_.scaled(part, kPart), kPart);
+    const Expr line = p.add(x.first, at.line), deep = p.add(first_depth, at.deep), to = p.add(step, shared_place(x, at));
+    go_to(b_, copy_, *x.space, line);
+    go_to(b_, copy_, depth, deep);
+    const Inst& load = k_.insts[x.factor];
+    // A condition of the copy's own: branches beside a matrix instruction that goes on make compilers wait for it.
+    b_.copy({x.shared, to}, {copy_.buffer(load.id), copy_.index(load.index)}, kPart,
+            b_.both(b_.below(line, x.space->points), b_.below(deep, depth.points)));
     b_.end_unless_one();
   }
 
   // What follows from the sums, where they are.
   void finish(const Space& rows, const Space& columns, uint32_t sums, Expr first_row, Expr first_column, Expr lane) {
     IndexPool& p = b_.pool();
-    const Expr n = b_.begin(Bind::Unroll, "n", p.number(tile_columns_ / 8)), e = b_.begin(Bind::Unroll, "e", p.number(4));
-    const Expr row = p.add(p.add(first_row, p.floordiv(lane, p.number(4))), b_.scaled(p.floordiv(e, p.number(2)), 8));
-    const Expr column =
-        p.add(p.add(first_column, b_.scaled(n, 8)), p.add(b_.scaled(p.mod(lane, p.number(4)), 2), p.mod(e, p.number(2))));
-    const bool opened = b_.begin_if(b_.both(b_.below(row, rows.points), b_.below(column, columns.points)));
-    go_to(b_, copy_, rows, row);
-    go_to(b_, copy_, columns, column);
-    copy_.set_value(dot_, b_.load(sums, p.add(b_.scaled(n, 4), e)));
-    for (const Item& item : k_.body)
-      if (!item.is_loop) copy_.copy(item.id);
-    b_.end_if(opened);
+    const std::map<uint32_t, uint32_t> pairs = pairs_of(rows, columns);
+    const Expr n = b_.begin(Bind::Unroll, "n", p.number(tile_columns_ / 8)), h = b_.begin(Bind::Unroll, "h", p.number(2));
+    finish_pair(rows, columns, p.add(p.add(first_row, p.floordiv(lane, p.number(4))), b_.scaled(h, 8)),
+                p.add(p.add(first_column, b_.scaled(n, 8)), b_.scaled(p.mod(lane, p.number(4)), 2)), sums,
+                p.add(b_.scaled(n, 4), b_.scaled(h, 2)), pairs);
     b_.end();
     b_.end();
   }

@@ -90,20 +90,12 @@ class MatrixWriter : ProductParts {
     b_.end();
 
     go_to(b_, copy_, batch, z);
+    const std::map<uint32_t, uint32_t> pairs = pairs_of(rows, columns);
     const Expr last_m = b_.begin_unless_one(Bind::Unroll, "m", p.number(row_shares));
-    const Expr last_n = b_.begin(Bind::Unroll, "n", p.number(column_shares));
-    const Expr e = b_.begin(Bind::Unroll, "e", p.number(4));
-    const Expr r =
-        p.add(p.add(p.add(first_row, wave_row), b_.scaled(last_m, 16)), p.add(row, b_.scaled(p.floordiv(e, p.number(2)), 8)));
-    const Expr column =
-        p.add(p.add(p.add(first_column, wave_column), b_.scaled(last_n, 8)), p.add(pair, p.mod(e, p.number(2))));
-    const bool opened = b_.begin_if(b_.both(b_.below(r, rows.points), b_.below(column, columns.points)));
-    go_to(b_, copy_, rows, r);
-    go_to(b_, copy_, columns, column);
-    copy_.set_value(dot_, b_.load(sums, p.add(p.add(b_.scaled(last_m, column_shares * 4), b_.scaled(last_n, 4)), e)));
-    for (const Item& item : k_.body)
-      if (!item.is_loop) copy_.copy(item.id);
-    b_.end_if(opened);
+    const Expr last_n = b_.begin(Bind::Unroll, "n", p.number(column_shares)), h = b_.begin(Bind::Unroll, "h", p.number(2));
+    finish_pair(rows, columns, p.add(p.add(p.add(first_row, wave_row), b_.scaled(last_m, 16)), p.add(row, b_.scaled(h, 8))),
+                p.add(p.add(p.add(first_column, wave_column), b_.scaled(last_n, 8)), pair), sums,
+                p.add(p.add(b_.scaled(last_m, column_shares * 4), b_.scaled(last_n, 4)), b_.scaled(h, 2)), pairs);
     b_.end();
     b_.end();
     b_.end_unless_one();
@@ -155,45 +147,28 @@ class MatrixWriter : ProductParts {
     const Place at = place(side, group, thread);
     const Expr point = p.add(side.first, at.line), begin = p.add(first_depth, b_.scaled(at.part, kPart));
     go_to(b_, copy_, *side.space, point);
-    if (const uint32_t buffer = side_by_side(side, depth, begin); buffer != kNone) {
-      const Expr c = b_.begin(Bind::Unroll, "c", p.number(kPart));
-      b_.store(side.fetched, p.add(b_.scaled(group, kPart), c), b_.constant(factor_type_, side.beyond));
-      b_.end();
-      const bool opened = b_.begin_if(b_.both(b_.below(point, side.space->points), b_.below(begin, depth.points)));
-      go_to(b_, copy_, depth, begin);
-      b_.load_elements(buffer, copy_.index(k_.insts[factor(side.operand)].index), side.fetched, b_.scaled(group, kPart), kPart);
-      b_.end_if(opened);
-    } else {
-      const Expr v = b_.begin(Bind::Unroll, "v", p.number(kPart));
-      const Expr deep = p.add(begin, v);
-      const uint32_t ok = b_.both(b_.below(point, side.space->points), b_.below(deep, depth.points));
-      go_to(b_, copy_, depth, deep);
-      std::map<uint32_t, uint32_t> known;
-      uint32_t x = evaluate(factor(side.operand), ok, known);
-      if (ok != kNone) x = b_.select(ok, x, b_.constant(factor_type_, side.beyond));
-      b_.store(side.fetched, p.add(b_.scaled(group, kPart), v), x);
-      b_.end();
-    }
+    bring(factor(side.operand), side_by_side(side, depth, begin), *side.space, point, depth, begin, side.fetched,
+          b_.scaled(group, kPart), kPart, side.beyond);
     b_.end_unless_one();
   }
 
-  // The buffer of an operand that is read as it lies in memory, whose parts of a step are one access each; else kNone.
-  uint32_t side_by_side(const Side& side, const Space& depth, Expr begin) {
+  // Is an operand read as it lies in memory, and its parts of a step one access each?
+  bool side_by_side(const Side& side, const Space& depth, Expr begin) {
     IndexPool& p = b_.pool();
     const Inst& x = k_.insts[factor(side.operand)];
     if (x.op != Op::Load || x.args[0] != kNone || k_.buffers[x.id].access != Access::In || !b_.p.divisible(depth.points, kPart))
-      return kNone;
+      return false;
     std::vector<uint32_t> values;
     k_.pool.collect(x.index, AtomKind::Value, values);
-    if (!values.empty()) return kNone;
+    if (!values.empty()) return false;
     go_to(b_, copy_, depth, begin);
     const Expr from = copy_.index(x.index);
-    if (!b_.p.divisible(from, kPart)) return kNone;
+    if (!b_.p.divisible(from, kPart)) return false;
     for (int64_t v = 1; v < kPart; ++v) {
       go_to(b_, copy_, depth, p.add(begin, p.number(v)));
-      if (p.as_number(p.sub(copy_.index(x.index), from)) != v) return kNone;
+      if (p.as_number(p.sub(copy_.index(x.index), from)) != v) return false;
     }
-    return copy_.buffer(x.id);
+    return true;
   }
 
   void put(const Side& side, Expr thread) {

@@ -242,10 +242,11 @@ Type factors_of(const Kernel& k) {
   return type;
 }
 
-SimtSchedule group(int columns) {
+SimtSchedule group(int columns, bool copies) {
   SimtSchedule s;
   s.form = SimtForm::Group;
   s.tile = columns == 64 ? 64 : 128, s.rows = columns / 8, s.unroll = 64, s.threads = s.tile * 2;
+  s.vector = copies ? 3 : 1;
   return s;
 }
 
@@ -263,7 +264,7 @@ SimtSchedule product(Kernel& k, const GpuDescription& d) {
       const int64_t rows = n.rows.value_or(4096), columns = n.columns.value_or(4096);
       return n.batch.value_or(1) * ((rows + high - 1) / high) * ((columns + wide - 1) / wide);
     };
-    if (d.mma_group) return group(tiles(128, 128) * 4 >= d.units * 3 ? 128 : 64);
+    if (d.mma_group) return group(tiles(128, 128) * 4 >= d.units * 3 ? 128 : 64, d.copies);
     s.tile = tiles(128, 128) >= d.units ? 128 : 64;
     s.rows = s.tile / 2, s.unroll = 32, s.threads = s.tile / s.rows * (s.tile / 32) * 32;
     return s;
@@ -360,8 +361,10 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
       if (e.code != "TSR-K041") throw;
       if (s.form == SimtForm::Rows && s.unroll > 1)
         s.unroll = 1;
+      else if (s.form == SimtForm::Group && s.vector > 1)
+        s.vector = s.vector > 3 ? 3 : s.vector - 1;
       else if (s.form == SimtForm::Group && s.rows > 8)
-        s = group(s.rows * 4);
+        s = group(s.rows * 4, device.copies);
       else if (s.form == SimtForm::Group && s.unroll > 16)
         s.unroll /= 2;
       else if (s.persistent)
@@ -455,7 +458,7 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
     }
   };
   if (s.form == SimtForm::Matrix || s.form == SimtForm::Group) {
-    SimtSchedule other = group(64);
+    SimtSchedule other = group(64, false);
     if (s.form == SimtForm::Group) {
       other.form = SimtForm::Matrix;
       other.tile = 64, other.rows = 32, other.unroll = 32, other.threads = 128;
@@ -470,6 +473,11 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
         n.threads = n.tile * 2;
         add(n);
       }
+    for (const int steps : {1, 2, 3, 4, 5, 6}) {
+      SimtSchedule n = s;
+      n.vector = steps;
+      add(n);
+    }
     return all;
   }
   if (s.form == SimtForm::Matrix) {

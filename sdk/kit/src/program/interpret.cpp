@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <random>
-#include <set>
 
 #include "../interpret_parts.hpp"
 #include "tessera/plugin.hpp"
@@ -24,7 +24,7 @@ struct Touch {
 };
 struct Cell {
   Touch write, read;
-  bool written = false;
+  bool written = false, coming = false;  // coming: a copy is on its way here
 };
 
 class ProgramMachine {
@@ -137,10 +137,17 @@ class ProgramMachine {
     std::vector<uint32_t> all(threads_);
     for (size_t t = 0; t < threads_; ++t) all[t] = static_cast<uint32_t>(t);
     std::shuffle(all.begin(), all.end(), random_);
-    in_flight_.clear();
-    summed_.clear();
+    running_.clear();
+    copies_.assign(threads_, {{}});
     run_body(body, all);
-    if (!in_flight_.empty())
+    const bool copying = std::any_of(copies_.begin(), copies_.end(), [](const auto& batches) {
+      return std::any_of(batches.begin(), batches.end(), [](const Batch& b) { return !b.empty(); });
+    });
+    if (copying)
+      throw sdk::Error(TSR_BUG, "TSR-K031",
+                       "program @" + p_.name + ", launch " + std::to_string(launch_) + ", block " + std::to_string(block_) +
+                           ": it ends before its copies to shared memory have arrived");
+    if (!running_.empty())
       throw sdk::Error(TSR_BUG, "TSR-K031",
                        "program @" + p_.name + ", launch " + std::to_string(launch_) + ", block " + std::to_string(block_) +
                            ": it ends before its matrix instructions of four waves do");
@@ -192,6 +199,21 @@ class ProgramMachine {
       case StatementKind::Mma: return mma(id, x, active);
       case StatementKind::MmaGroup: return mma_group(id, x, active);
       case StatementKind::MmaWait: return mma_wait(id, x, active);
+      case StatementKind::Copy:
+        for (const uint32_t t : active) {
+          thread_ = t;
+          copy(id, x);
+        }
+        return;
+      case StatementKind::CopyEnd:
+        for (const uint32_t t : active) copies_[t].emplace_back();
+        return;
+      case StatementKind::CopyWait:
+        for (const uint32_t t : active) {
+          thread_ = t;
+          copy_wait(x);
+        }
+        return;
       case StatementKind::Inst:
         for (const uint32_t t : active) {
           thread_ = t;
@@ -268,6 +290,7 @@ class ProgramMachine {
   // As if it were computed at once; what it reads is being read until the group waits.
   void mma_group(uint32_t id, const Statement& x, const std::vector<uint32_t>& active) {
     each_group(id, active, [&](size_t from) {
+      Running now{from, x.fragments[0].buffer, {}};
       std::array<std::vector<float>, 2> factors;
       const auto depth = static_cast<size_t>(x.group.depth);
       for (size_t i = 0; i < 2; ++i) {
@@ -281,11 +304,10 @@ class ProgramMachine {
         }
         for (int64_t line = 0; line < lines; ++line)
           for (int64_t d = 0; d < x.group.depth; ++d) {
-            const int64_t at = first + (x.group.turned[i] ? x.group.pitch[i] * (line / 8) + 8 * d + line % 8
-                                                          : x.group.pitch[i] * (d / 8) + 8 * line + d % 8);
+            const int64_t at = first + group_place(line, d, x.group.pitch[i], x.group.turned[i]);
             Cell& c = cells_[f.buffer][static_cast<size_t>(at)];
             read_by_group(id, from, b, c, at);
-            in_flight_.push_back({from, f.buffer, at, c.write});
+            now.reads.push_back({f.buffer, at, c.write});
             uint16_t bits;
             std::memcpy(&bits, pointers_[f.buffer] + static_cast<size_t>(at) * sizeof bits, sizeof bits);
             factors[i].push_back(static_cast<float>(constant_float(x.inst.type, bits)));
@@ -302,7 +324,7 @@ class ProgramMachine {
           for (size_t d = 0; d < depth; ++d) sum = std::fma(factors[0][row * depth + d], factors[1][column * depth + d], sum);
           std::memcpy(at, &sum, sizeof sum);
         }
-      summed_.insert({from, x.fragments[0].buffer});
+      running_.push_back(std::move(now));
     });
   }
 
@@ -318,17 +340,55 @@ class ProgramMachine {
 
   void mma_wait(uint32_t id, const Statement&, const std::vector<uint32_t>& active) {
     each_group(id, active, [&](size_t from) {
-      std::erase_if(in_flight_, [&](const InFlight& r) {
+      std::erase_if(running_, [&](const Running& r) {
         if (r.group != from) return false;
-        Cell& c = cells_[r.buffer][static_cast<size_t>(r.at)];
-        if (!(c.write == r.write))
-          fail(id, "element " + std::to_string(r.at) + " of '" + p_.buffers[r.buffer].name +
-                       "' was written while a matrix instruction read it");
-        read_by_group(id, from, p_.buffers[r.buffer], c, r.at);
+        for (const auto& [buffer, at, write] : r.reads) {
+          Cell& c = cells_[buffer][static_cast<size_t>(at)];
+          if (!(c.write == write))
+            fail(id, "element " + std::to_string(at) + " of '" + p_.buffers[buffer].name +
+                         "' was written while a matrix instruction read it");
+          read_by_group(id, from, p_.buffers[buffer], c, at);
+        }
         return true;
       });
-      std::erase_if(summed_, [&](const auto& s) { return s.first == from; });
     });
+  }
+
+  // The elements are there at once, and nobody may touch them until the thread waits.
+  void copy(uint32_t id, const Statement& x) {
+    const Fragment &to = x.fragments[0], &from = x.fragments[1];
+    const ProgramBuffer &a = p_.buffers[to.buffer], &b = p_.buffers[from.buffer];
+    const int64_t first = evaluate(to.at), source = evaluate(from.at);
+    const bool holds = x.inst.args[0] == kNone || values_[x.inst.args[0]][thread_] != 0;
+    for (const auto& [f, at] : {std::pair(&to, first), std::pair(&from, source)})
+      if (f == &from && !holds)
+        continue;
+      else if (at < 0 || at + x.count > extents_[f->buffer])
+        fail(id, "elements from " + std::to_string(at) + " on of '" + p_.buffers[f->buffer].name + "' are outside its " +
+                     std::to_string(extents_[f->buffer]));
+    for (int64_t e = first; e < first + x.count; ++e) {
+      Cell& c = cells_[to.buffer][static_cast<size_t>(e)];
+      touch(id, a, c, e, true);
+      c.coming = true;
+      copies_[thread_].back().push_back({to.buffer, e});
+    }
+    const auto bytes = static_cast<size_t>(type_bytes(b.type));
+    char* const at = pointers_[to.buffer] + static_cast<size_t>(first) * bytes;
+    if (holds)
+      std::memcpy(at, pointers_[from.buffer] + static_cast<size_t>(source) * bytes, static_cast<size_t>(x.count) * bytes);
+    else
+      std::memset(at, 0, static_cast<size_t>(x.count) * bytes);
+  }
+  void copy_wait(const Statement& x) {
+    std::deque<Batch>& batches = copies_[thread_];  // the last one is not ended yet
+    while (static_cast<int64_t>(batches.size()) - 1 > x.count) {
+      for (const auto& [buffer, at] : batches.front()) {
+        Cell& c = cells_[buffer][static_cast<size_t>(at)];
+        c.coming = false;
+        c.write = me();
+      }
+      batches.pop_front();
+    }
   }
 
   // The sums of each wave, by fused multiply-add in the order of the contracted dimension.
@@ -391,6 +451,7 @@ class ProgramMachine {
   }
   void touch(uint32_t id, const ProgramBuffer& b, Cell& c, int64_t at, bool store) {
     const auto element = [&] { return "element " + std::to_string(at) + " of '" + b.name + "'"; };
+    if (c.coming) fail(id, element() + " is touched while a copy to it is on its way: wait for it first");
     if (!store && !c.written) fail(id, element() + " is read before it is written");
     if (!ordered(c.write)) fail(id, element() + " was written by " + name(c.write) + " and no barrier stands between");
     if (store && !ordered(c.read)) fail(id, element() + " was read by " + name(c.read) + " and no barrier stands between");
@@ -416,7 +477,8 @@ class ProgramMachine {
       fail(id, "index " + std::to_string(at) + " of '" + b.name + "' is outside its " + std::to_string(extents_[x.id]) +
                    " elements");
     const int64_t mine = b.memory == Memory::Register ? at + static_cast<int64_t>(thread_) * extents_[x.id] : at;
-    if (!summed_.empty() && summed_.contains({thread_ - thread_ % static_cast<size_t>(kGroupThreads), x.id}))
+    const size_t group = thread_ - thread_ % static_cast<size_t>(kGroupThreads);
+    if (std::any_of(running_.begin(), running_.end(), [&](const Running& r) { return r.group == group && r.sums == x.id; }))
       fail(id, "'" + b.name + "' is touched while a matrix instruction adds to it: wait for it first");
     if (!cells_[x.id].empty()) touch(id, b, cells_[x.id][static_cast<size_t>(mine)], at, store);
     return pointers_[x.id] + static_cast<size_t>(mine) * static_cast<size_t>(type_bytes(b.type));
@@ -460,14 +522,19 @@ class ProgramMachine {
   std::vector<std::vector<Cell>> cells_;       // by buffer; inputs have none
   std::vector<std::vector<uint64_t>> values_;  // by statement and thread
   std::vector<std::vector<int64_t>> axes_;     // by axis and thread
-  struct InFlight {                            // an element that matrix instructions of a group read, and who had written it
+  struct Running {                             // a matrix instruction of four waves that nobody has waited for
     size_t group;                              // its first thread
-    uint32_t buffer;
-    int64_t at;
-    Touch write;
+    uint32_t sums;
+    struct Read {  // an element that it reads, and who had written it
+      uint32_t buffer;
+      int64_t at;
+      Touch write;
+    };
+    std::vector<Read> reads;
   };
-  std::vector<InFlight> in_flight_;
-  std::set<std::pair<size_t, uint32_t>> summed_;  // the register buffers that a group's instructions add to
+  std::vector<Running> running_;
+  using Batch = std::vector<std::pair<uint32_t, int64_t>>;  // elements of buffers
+  std::vector<std::deque<Batch>> copies_;                   // by thread
   std::vector<int64_t> local_;
   std::function<int64_t(uint32_t)> value_of_;
 };

@@ -116,6 +116,7 @@ class ProgramParser : private TextParser {
     b.memory = memory;
     b.access = Access::InOut;
     b.launch = memory >= Memory::Shared ? static_cast<uint32_t>(p_.launches.size() - 1) : 0;
+    if (memory == Memory::Shared && accept("align")) b.align = number_between(1, 4096, "an alignment in bytes");
     add(std::move(b));
   }
 
@@ -184,6 +185,24 @@ class ProgramParser : private TextParser {
       fragment(0);
       expect("columns");
       x.group.columns = integer();
+      return x;
+    }
+    if (accept("copy")) {
+      x.kind = StatementKind::Copy;
+      x.count = integer();
+      fragment(0);
+      expect(",");
+      fragment(1);
+      if (accept("if")) x.inst.args[0] = value();
+      return x;
+    }
+    if (accept("copy_end")) {
+      x.kind = StatementKind::CopyEnd;
+      return x;
+    }
+    if (accept("copy_wait")) {
+      x.kind = StatementKind::CopyWait;
+      x.count = integer();
       return x;
     }
     for (int b = 0; b < kNumBinds; ++b)

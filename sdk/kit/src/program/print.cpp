@@ -83,8 +83,8 @@ class ProgramPrinter {
       out_ += "  launch {\n";
       for (const ProgramBuffer& b : p_.buffers)
         if (b.memory >= Memory::Shared && b.launch == l)
-          out_ +=
-              std::string("    ") + (b.memory == Memory::Shared ? "shared %" : "register %") + b.name + ": " + typed(b) + "\n";
+          out_ += std::string("    ") + (b.memory == Memory::Shared ? "shared %" : "register %") + b.name + ": " + typed(b) +
+                  (b.align != 16 ? " align " + std::to_string(b.align) : "") + "\n";
       body(p_.launches[l], 4);
       out_ += "  }\n";
     }
@@ -138,6 +138,12 @@ class ProgramPrinter {
       case StatementKind::MmaWait:
         return "mma_wait %" + p_.buffers[x.fragments[0].buffer].name + "[" + expr(x.fragments[0].at) + "] columns " +
                std::to_string(x.group.columns);
+      case StatementKind::Copy:
+        return "copy " + std::to_string(x.count) + " %" + p_.buffers[x.fragments[0].buffer].name + "[" +
+               expr(x.fragments[0].at) + "], %" + p_.buffers[x.fragments[1].buffer].name + "[" + expr(x.fragments[1].at) + "]" +
+               (x.inst.args[0] == kNone ? "" : " if " + value(x.inst.args[0]));
+      case StatementKind::CopyEnd: return "copy_end";
+      case StatementKind::CopyWait: return "copy_wait " + std::to_string(x.count);
       case StatementKind::Shuffle: {
         std::string s = value(id) + " = shuffle ";
         s += x.exchange == Exchange::Xor ? "xor " + std::to_string(x.lane)

@@ -49,8 +49,8 @@ std::vector<int64_t> shared_offsets(const Program& p, size_t launch) {
   for (size_t i = 0; i < p.buffers.size(); ++i) {
     const ProgramBuffer& b = p.buffers[i];
     if (b.memory != Memory::Shared || b.launch != launch) continue;
-    at[i] = next;
-    next = (next + p.pool.as_number(b.extent).value_or(0) * type_bytes(b.type) + 15) / 16 * 16;
+    at[i] = (next + b.align - 1) / b.align * b.align;
+    next = (at[i] + p.pool.as_number(b.extent).value_or(0) * type_bytes(b.type) + 15) / 16 * 16;
   }
   return at;
 }

@@ -44,7 +44,8 @@ class ProgramVerifier {
     std::string where = "program @" + p_.name;
     if (id != kNone) {
       const Statement& x = p_.statements[id];
-      static constexpr const char* kinds[] = {"", "shuffle", "barrier", "mma", "mma_group", "mma_wait", "loop", "if"};
+      static constexpr const char* kinds[] = {"",     "shuffle",  "barrier",   "mma",  "mma_group", "mma_wait",
+                                              "copy", "copy_end", "copy_wait", "loop", "if"};
       where += ", launch " + std::to_string(launch_) + ", statement " + std::to_string(id) + " (" +
                (x.kind == StatementKind::Inst ? op_name(x.inst.op)
                 : x.kind == StatementKind::Loop && x.axis < p_.axis_names.size()
@@ -199,6 +200,9 @@ class ProgramVerifier {
       case StatementKind::Mma: return mma(id, x);
       case StatementKind::MmaGroup: return mma_group(id, x);
       case StatementKind::MmaWait: return sums_of_group(id, x);
+      case StatementKind::Copy: return copy(id, x);
+      case StatementKind::CopyEnd: return;
+      case StatementKind::CopyWait: return need(x.count >= 0 && x.count <= 64, id, "P18", "0 to 64 batches that may go on");
       case StatementKind::Inst: inst(id, x.inst);
     }
   }
@@ -249,13 +253,40 @@ class ProgramVerifier {
       expr(id, f.at);
       const ProgramBuffer& b = p_.buffers[f.buffer];
       const int64_t lines = i == 0 ? kGroupRows : x.group.columns, pitch = x.group.pitch[i];
-      const int64_t parts = (x.group.turned[i] ? lines : depth) / 8, part = 8 * (x.group.turned[i] ? depth : lines);
-      need(pitch % 8 == 0 && (parts == 1 || pitch >= part), id, "P17", "parts that lie apart, at multiples of 16 bytes");
-      need(p_.divisible(f.at, 8), id, "P17", "an operand that begins at a multiple of 16 bytes");
+      const int64_t along = x.group.turned[i] ? lines : depth, parts = along / kGroupBlock,
+                    part = kGroupBlock * (x.group.turned[i] ? depth : lines);
+      need(along % kGroupBlock == 0, id, "P17", "a multiple of 64 elements side by side");
+      need(pitch % 512 == 0 && (parts == 1 || pitch >= part), id, "P17", "parts that lie apart, at multiples of 1,024 bytes");
+      need(b.align % 1024 == 0 && p_.divisible(f.at, 512), id, "P17", "an operand that begins at a multiple of 1,024 bytes");
       need(p_.pool.nonnegative(f.at) &&
                p_.pool.less(p_.pool.add(f.at, p_.pool.number((parts - 1) * pitch + part - 1)), b.extent),
            id, "P10", "an operand certainly inside '" + b.name + "'");
     }
+  }
+  void copy(uint32_t id, const Statement& x) {
+    need(d_.copies, id, "P18", "a device that copies to shared memory on its own");
+    const Fragment &to = x.fragments[0], &from = x.fragments[1];
+    need(to.buffer < p_.buffers.size() && p_.buffers[to.buffer].memory == Memory::Shared &&
+             p_.buffers[to.buffer].launch == launch_,
+         id, "P18", "shared memory of this launch to copy to");
+    need(from.buffer < p_.buffers.size() && p_.buffers[from.buffer].memory == Memory::Global &&
+             p_.buffers[from.buffer].access == Access::In && !p_.buffers[from.buffer].aliased,
+         id, "P18", "an input to copy from, in which no output lies");
+    const ProgramBuffer &a = p_.buffers[to.buffer], &b = p_.buffers[from.buffer];
+    need(a.type == b.type, id, "P18", "one type on both sides");
+    need(x.inst.args[0] == kNone || p_.statements[x.inst.args[0]].inst.type == Type::Bool, id, "P3", "a bool condition");
+    const int64_t bytes = x.count * type_bytes(a.type);
+    need(bytes == 4 || bytes == 8 || bytes == 16, id, "P18", "4, 8 or 16 bytes");
+    expr(id, to.at);
+    expr(id, from.at);
+    need(p_.divisible(to.at, x.count) && p_.divisible(from.at, x.count) && b.align % bytes == 0, id, "P18",
+         "addresses that are multiples of the copy's size");
+    const Expr last = p_.pool.number(x.count - 1);
+    need(p_.pool.nonnegative(to.at) && p_.pool.less(p_.pool.add(to.at, last), a.extent), id, "P10",
+         "a place certainly inside '" + a.name + "'");
+    need(!p_.pool.nonnegative(p_.pool.sub(p_.pool.sub(kZero, from.at), kOne)) &&
+             (b.extent == kZero || !p_.pool.nonnegative(p_.pool.sub(p_.pool.add(from.at, last), b.extent))),
+         id, "P8", "an index lies inside '" + b.name + "'");
   }
   void register_index(uint32_t id, const ProgramBuffer& b, Expr index) {
     std::vector<uint32_t> used;

@@ -26,8 +26,8 @@ enum class SimtForm : uint8_t {
   Generic,       // one thread for each point, which runs all loops: what fits no other form
   Product,       // a dot, tiles of its operands in shared memory, a rectangle of sums in registers
   Matrix,        // a product of bf16 or f16 on matrix instructions, a rectangle of the tile for each wave
-  Group,         // the same on matrix instructions of four waves, tiles of 64 rows for each four and twice in shared memory
-  Split,         // a reduction along rows so few and long that blocks share one: results of chunks, folded by later launches
+  Group,  // the same on matrix instructions of four waves, tiles of 64 rows for each four, several steps in shared memory
+  Split,  // a reduction along rows so few and long that blocks share one: results of chunks, folded by later launches
 };
 inline constexpr int kNumSimtForms = 10;
 const char* form_name(SimtForm f);
@@ -38,7 +38,9 @@ struct SimtSchedule {
   // Rows: of a block, beside each other; NormBackward: in flight; Product: of a thread; Matrix: of a wave; Group: eights of
   // columns of the tile
   int rows = 1;
-  int vector = 1;  // elements of a thread side by side: Pointwise, Columns; Product: columns of a thread
+  int vector =
+      1;  // elements of a thread side by side: Pointwise, Columns; Product: columns of a thread; Group: steps in shared memory
+  // that the device's copies bring, 1: two that threads write
   // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed, as
   // far as its first loop reads, 4 all of it; Product: length of a step; Split: chunks of a group of 32 threads; Rows: rows of
   // a thread, 2 of them beside each other, more one after the other, each loaded while the one before is computed

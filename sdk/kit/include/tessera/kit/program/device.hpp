@@ -25,6 +25,7 @@ struct GpuDescription {
   double bandwidth = 1e12;  // bytes per second of a large copy, read and written
   bool mma = false;         // has the matrix instruction of programs (program.hpp)
   bool mma_group = false;   // has the one of four waves as well
+  bool copies = false;      // brings inputs to shared memory while threads do something else
   bool shuffles = true;     // lanes of a wave read each other's registers; without, values go through shared memory
 };
 

@@ -46,14 +46,20 @@
 //     right  4, from k on:   (t, g) (t + 1, g) (t + 8, g) (t + 9, g)
 // All lanes take part. Products are exact; how their sum is rounded is the device's.
 // - `mma_group bf16 %sums[i], %left[j] pitch P, %right[k] pitch Q, columns N depth D` is the same of four waves beside each
-// other, on operands in shared memory: it adds the product of a 64 x D and a D x N matrix. In an operand, 8 elements along D
-// lie side by side, lines (rows of left, columns of right) behind each other: element (line, d) is at
-//     P * (d / 8) + 8 * line + d % 8
-// or, in one that is `turned`, 8 lines side by side:
-//     P * (line / 8) + 8 * d + line % 8
+// other, on operands in shared memory: it adds the product of a 64 x D and a D x N matrix. In an operand, 64 elements along D
+// lie side by side, in pieces of 8 whose order changes from line to line, so that neither a line nor a column of pieces lies in
+// one bank; lines (rows of left, columns of right) lie behind each other. Element (line, d) is at
+//     P * (d / 64) + 64 * line + 8 * ((d / 8 % 8) xor (line % 8)) + d % 8
+// or, in one that is `turned`, 64 lines side by side:
+//     P * (line / 64) + 64 * d + 8 * ((line / 8 % 8) xor (d % 8)) + line % 8
+// j and k are multiples of 512 in buffers that are aligned to 1,024 bytes.
 // Wave w of the four has rows 16 w to 16 w + 15; a lane's sums from i + 4 * (n / 8) on are those of `mma` for columns n to
 // n + 7. All threads of the four waves take part, with the same operands. It goes on while they do something else, until
 // `mma_wait %sums[i] columns N`: by then nobody may have written to the operands, nor touched the sums.
+// - `copy E %to[i], %from[j]` brings E elements side by side, of 4, 8 or 16 bytes in all, from an input to shared memory, and
+// goes on while the thread does something else. With `if %v` behind it, zeros come where %v does not hold.
+// `copy_end` makes a batch of what the thread has begun to copy since the one before. After `copy_wait P` all of its batches
+// but the last P have arrived, which others see behind a barrier; until then nobody may touch where they go.
 #pragma once
 
 #include <array>
@@ -85,8 +91,8 @@ struct ProgramBuffer {
 enum class BarrierScope : uint8_t { Warp, Block };
 enum class Exchange : uint8_t { Xor, From };
 
-enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Mma, MmaGroup, MmaWait, Loop, If };
-// Where an operand of a matrix instruction begins: an element of a register buffer.
+enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Mma, MmaGroup, MmaWait, Copy, CopyEnd, CopyWait, Loop, If };
+// Where an operand of a matrix instruction or of a copy begins.
 struct Fragment {
   uint32_t buffer = kNone;
   Expr at = kZero;
@@ -98,18 +104,25 @@ struct GroupShape {                                             // MmaGroup; of 
   std::array<int64_t, 2> pitch{};  // of left and right, in elements
   std::array<bool, 2> turned{};
 };
+inline constexpr int64_t kGroupBlock = 64;  // elements side by side in an operand
+// Where an element of an operand of `mma_group` lies, behind the operand's beginning.
+constexpr int64_t group_place(int64_t line, int64_t d, int64_t pitch, bool turned) {
+  const int64_t x = turned ? line : d, y = turned ? d : line;  // x lies side by side
+  return pitch * (x / kGroupBlock) + kGroupBlock * y + 8 * ((x / 8 % 8) ^ (y % 8)) + x % 8;
+}
 struct Statement {
   StatementKind kind = StatementKind::Inst;
   // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type,
-  // args[0], origin. If: args[0] is the condition. Mma: the type of left and right.
+  // args[0], origin. If, Copy: args[0] is the condition. Mma: the type of left and right.
   Inst inst;
   Exchange exchange = Exchange::Xor;         // Shuffle
   int64_t lane = 0, lanes = 0;               // Shuffle: Xor: the bits; From: the lane, and how many lanes a group has
   BarrierScope scope = BarrierScope::Block;  // Barrier
   Bind bind = Bind::Serial;                  // Loop
   uint32_t axis = kNone;                     // Loop
-  std::array<Fragment, 3> fragments{};       // Mma, MmaGroup: sums, left, right; MmaWait: sums
+  std::array<Fragment, 3> fragments{};       // Mma, MmaGroup: sums, left, right; MmaWait: sums; Copy: to, from
   GroupShape group;
+  int64_t count = 0;           // Copy: elements; CopyWait: how many of the last batches may go on
   std::vector<uint32_t> body;  // Loop, If
 };
 

@@ -24,7 +24,9 @@
 // P16  a matrix instruction stands where all lanes of the wave come together, on a device that has it; its shares lie in
 //      registers of its types, and begin at multiples of their sizes
 // P17  one of four waves stands where all threads of the block come together, on a device that has it; its sums lie in
-//      registers, its factors, whose parts do not overlap, in shared memory at multiples of 16 bytes
+//      registers, its factors, whose parts do not overlap, in shared memory at multiples of 1,024 bytes
+// P18  a copy brings 4, 8 or 16 bytes, aligned to as many on both sides, from an input that no output may lie in to shared
+//      memory of the same type, on a device that has copies; a wait names a number
 // clang-format on
 #pragma once
 
