@@ -50,8 +50,7 @@ Gpu::Gpu(const Driver& driver, int index, const GpuOptions& options)
 int Gpu::attribute(Attribute a) const {
   std::atomic<int>& known = attributes_[static_cast<size_t>(a)];
   int value = known.load(std::memory_order_relaxed);
-  if (value == 0 && driver_.cuDeviceGetAttribute(&value, a, device_) == kSuccess)
-    known.store(value, std::memory_order_relaxed);
+  if (value == 0 && driver_.cuDeviceGetAttribute(&value, a, device_) == kSuccess) known.store(value, std::memory_order_relaxed);
   return value;
 }
 
@@ -86,7 +85,6 @@ CUcontext Gpu::context() {
     }
   }
   context_.store(c, std::memory_order_release);
-  if (options_.when_used) options_.when_used();
   return c;
 }
 
@@ -105,6 +103,7 @@ Gpu::Scope::Scope(Gpu& gpu) : driver_(gpu.driver_) {
   driver_.cuCtxGetCurrent(&before_);
   if (before_ == wanted) return;
   gpu.check(driver_.cuCtxSetCurrent(wanted), "cuCtxSetCurrent");
+  if (gpu.options_.when_used) gpu.options_.when_used();
   changed_ = before_ != nullptr;  // a thread that had none keeps this one: it costs nothing, and saves the next call the change
 }
 Gpu::Scope::~Scope() {

@@ -37,8 +37,8 @@ inline CUdeviceptr address_of(const void* p) { return reinterpret_cast<CUdevicep
 
 // What a plugin instance was configured with; devices are the process's, so the first instance's hold.
 struct GpuOptions {
-  bool sync = false;  // wait after every launch and copy, so that an error names what caused it
-  std::function<void()> when_used;  // called when a context is made; may be empty
+  bool sync = false;                // wait after every launch and copy, so that an error names what caused it
+  std::function<void()> when_used;  // called by each thread that first takes the context; may be empty
 };
 
 // Thread-safe. Its context is made at the first use that needs one.
@@ -52,7 +52,7 @@ class Gpu {
   const std::string& name() const { return name_; }                  // "cuda:0"
   const std::string& model() const { return model_; }                // "NVIDIA H100 80GB HBM3"
   const std::string& architecture() const { return architecture_; }  // "sm_90a"
-  int attribute(Attribute a) const;  // asked of the driver once: that takes a system call
+  int attribute(Attribute a) const;                                  // asked of the driver once: that takes a system call
   size_t total_bytes() const { return total_; }
   double bytes_per_second() const;  // of its memory, from its clock and width
   bool synchronous() const { return options_.sync; }
@@ -110,7 +110,7 @@ class Gpu {
   std::string name_, model_, architecture_;
   size_t total_ = 0;
   mutable std::array<std::atomic<int>, kMostAttribute + 1> attributes_{};  // 0: not asked yet
-  bool pools_ = false;  // the driver allocates in stream order
+  bool pools_ = false;                                                     // the driver allocates in stream order
 
   std::mutex mutex_;  // of what follows
   std::atomic<CUcontext> context_{nullptr};

@@ -139,7 +139,18 @@ std::string locate_library(const LibraryNames& names, const std::string& wanted)
   return all.empty() ? std::string() : all[0];
 }
 
-BackgroundWork::~BackgroundWork() {
+// exit() calls destructors of the main thread's own objects before all others.
+struct BackgroundWork::AtThreadEnd {
+  BackgroundWork* work = nullptr;
+  ~AtThreadEnd() {
+    if (work) work->wait();
+  }
+};
+
+BackgroundWork::~BackgroundWork() { wait(); }
+
+void BackgroundWork::wait() {
+  const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) return;
   if (process_ == getpid())
     thread_.join();
@@ -148,7 +159,10 @@ BackgroundWork::~BackgroundWork() {
 }
 
 void BackgroundWork::start(void (*work)(const std::string& argument), const std::string& argument) {
+  thread_local AtThreadEnd waits;
+  waits.work = this;
   std::call_once(once_, [&] {
+    const std::lock_guard lock(mutex_);
     process_ = getpid();
     try {
       thread_ = std::thread(work, argument);

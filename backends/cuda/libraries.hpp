@@ -29,17 +29,23 @@ Library open_library(const LibraryNames& names, const std::string& wanted);
 // What open_library would try first, without opening it; empty: nothing.
 std::string locate_library(const LibraryNames& names, const std::string& wanted);
 
-// Work on a thread of its own, beside what the program does until it needs the result. The process's end waits for it.
+// Work on a thread of its own, beside what the program does until it needs the result. The end of a thread that asked for it
+// waits, and so does the process's where that is the main thread: before anything that a library which is being opened has
+// registered for the end, which would otherwise run while the library begins.
 class BackgroundWork {
  public:
   BackgroundWork() = default;
   ~BackgroundWork();
   BackgroundWork(const BackgroundWork&) = delete;
-  // The first call starts `work`, which must not throw; later ones do nothing. Thread-safe.
+  // The first call starts `work`, which must not throw. Thread-safe.
   void start(void (*work)(const std::string& argument), const std::string& argument);
 
  private:
+  struct AtThreadEnd;
+  void wait();
+
   std::once_flag once_;
+  std::mutex mutex_;
   std::thread thread_;
   int process_ = 0;
 };

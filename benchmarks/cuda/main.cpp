@@ -165,7 +165,8 @@ e::Context make_context(Kind kind, bool tuned = false) {
       "\"tessera.backend.reference\", \"tessera.backend.cuda\", \"tessera.executor.cudagraphs\"]\n[pipeline]\npasses = [" +
       (kind == Kind::Fused ? "\"fuse\"" : "") + "]\njoint = [\"dce\"]\n[backends]\norder = [\"cuda\", \"reference\"]\n" +
       (kind == Kind::Graphs ? "[executor]\nname = \"cudagraphs\"\n" : "") + "[cuda]\n" + library;
-  o.plugin_dirs = {std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins"};
+  if (const char* build = std::getenv("TESSERA_BUILD_DIR"))  // else those beside libtessera
+    o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
   return e::Context(o);
 }
 
