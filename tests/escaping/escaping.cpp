@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin of several kinds whose functions let an exception escape, against the rules of the boundary: the one that the
 // environment variable ESCAPING names. The others work. Tables by hand: the SDK's wrapper would convert what is thrown.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -117,11 +118,64 @@ tsr_error* capture(void*, tsr_recorder* r, const tsr_callable* c) {
 
 const tsr_record_file kRecords[] = {{"acme.tops",
                                      "op boom(%x: T[*S]) -> (T[*S])\n  where T: float\n  traits: pure\n"
-                                     "  doc: \"x.\"\n  numerics: \"Exact.\"\n"}};
+                                     "  doc: \"x.\"\n  numerics: \"Exact.\"\n"
+                                     "op same(%x: T[?]) -> (T[?])\n  where T: float\n  traits: pure view\n"
+                                     "  doc: \"x, as it lies.\"\n  numerics: \"Exact.\"\n"
+                                     "op twice(%x: T[*S]) -> (T[*S])\n  where T: float\n  traits: composite pure\n"
+                                     "  doc: \"x + x.\"\n  numerics: \"Of its parts.\"\n"}};
 
 tsr_error* compute(void*, const tsr_call*, const tsr_tensor* in, uint32_t, const tsr_tensor* out, uint32_t) {
   may_throw("compute");
   std::memcpy(out[0].data, in[0].data, static_cast<size_t>(elements(out[0])) * sizeof(float));
+  return nullptr;
+}
+
+tsr_error* grad(void*, tsr_graph*, tsr_id, const tsr_id* grad_results, tsr_id* grad_operands) {
+  may_throw("grad");
+  grad_operands[0] = grad_results[0];
+  return nullptr;
+}
+tsr_error* cost(void*, const tsr_call*, tsr_cost* out) {
+  out->flops = 1;
+  return fine("cost");
+}
+
+tsr_error* infer(void*, const tsr_call* c, tsr_type* results, uint32_t, uint32_t* num_results) {
+  results[0] = *c->operands[0];
+  *num_results = 1;
+  return fine("infer");
+}
+int view(void*, const tsr_call*, const tsr_tensor* in, tsr_tensor* out, int64_t* out_strides) {
+  may_throw("view");
+  out->data = in->data;
+  std::copy(in->strides, in->strides + in->rank, out_strides);
+  return TSR_VIEW_ALWAYS;
+}
+
+tsr_error* decompose(void*, tsr_graph* g, tsr_id node, tsr_id* replacements) {
+  may_throw("decompose");
+  const tsr_tables& t = *host->graph->tables(g);
+  const tsr_id x = TSR_AT(tsr_node, t.nodes, t.node_stride, node)->operands[0];
+  const tsr_id operands[] = {x, x};
+  tsr_node_desc d{};
+  d.struct_size = sizeof d;
+  d.op = "add";
+  d.operands = operands;
+  d.num_operands = 2;
+  tsr_id sum = TSR_NONE;
+  if (tsr_error* e = host->graph->node_create(g, &d, 0, node, &sum)) return e;
+  const tsr_tables& now = *host->graph->tables(g);
+  replacements[0] = TSR_AT(tsr_node, now.nodes, now.node_stride, sum)->results[0];
+  return nullptr;
+}
+
+// ---- a partitioner that saves all
+
+tsr_error* partition(void*, tsr_graph*, const tsr_options*, tsr_partition*) { return fine("partition"); }
+tsr_error* front(void*, tsr_graph*, const tsr_options*, tsr_partition* p, void (*each)(void*, const tsr_partition*),
+                 void* ctx) {
+  may_throw("front");
+  each(ctx, p);
   return nullptr;
 }
 
@@ -139,18 +193,28 @@ tsr_error* device_alloc(void*, uint32_t, size_t bytes, size_t align, tsr_stream*
 }
 
 struct Tables {
-  tsr_op_impl impl{};
+  tsr_op_impl impls[3] = {};
   tsr_opset opset{};
   tsr_frontend frontend{};
   tsr_device_table device{};
   tsr_backend backend{};
   tsr_store store{};
-  tsr_factory factories[5] = {};
+  tsr_partitioner partitioner{};
+  tsr_factory factories[6] = {};
 
   Tables() {
-    impl.op = "boom";
-    impl.compute = compute;
-    opset = {sizeof opset, "acme", kRecords, 1, sizeof kRecords[0], &impl, 1, sizeof impl};
+    impls[0].op = "boom";
+    impls[0].compute = compute;
+    impls[0].grad = grad;
+    impls[0].cost = cost;
+    impls[1].op = "same";
+    impls[1].infer = infer;
+    impls[1].view = view;
+    impls[1].compute = compute;
+    impls[2].op = "twice";
+    impls[2].decompose = decompose;
+    opset = {sizeof opset, "acme", kRecords, 1, sizeof kRecords[0], impls, 3, sizeof impls[0]};
+    partitioner = {sizeof partitioner, "saves all", partition, front};
     frontend.struct_size = sizeof frontend;
     frontend.description = "captures";
     frontend.probe = probe;
@@ -211,6 +275,7 @@ struct Tables {
     factories[2] = {TSR_DEVICE, 0, "escaping", &device, nullptr};
     factories[3] = {TSR_BACKEND, 0, "escaping", &backend, nullptr};
     factories[4] = {TSR_STORE, 0, "escaping", &store, nullptr};
+    factories[5] = {TSR_PARTITIONER, 0, "escaping", &partitioner, nullptr};
   }
 };
 Tables tables;
@@ -235,7 +300,7 @@ extern "C" TSR_EXPORT const tsr_plugin_desc* tsr_plugin_query(const tsr_host_inf
   };
   d.factories = [](void*, const tsr_factory** items, size_t* count, size_t* stride) {
     *items = tables.factories;
-    *count = 5;
+    *count = 6;
     *stride = sizeof tables.factories[0];
     return static_cast<tsr_error*>(nullptr);
   };

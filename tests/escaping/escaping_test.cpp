@@ -2,11 +2,16 @@
 // An exception that leaves a function of a plugin is TSR-P046, names the plugin and the function, and takes nothing else down:
 // the next call works. What cannot fail, such as giving memory back, is a warning.
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "tessera/embed.hpp"
+
+#include <unistd.h>
 
 namespace {
 
@@ -57,6 +62,11 @@ const char* const kNegative = "graph @g(%x: f32[4]) { %y = neg %x return %y }";
 const char* const kSymbolic = "graph @g(%x: f32[s0]) { %y = neg %x return %y }";
 const char* const kCounts = "graph @g(%x: f32[s0]) { %y = nonzero %x return %y }";
 const char* const kBoom = "graph @g(%x: f32[4]) { %y = acme.boom %x return %y }";
+const char* const kSame = "graph @g(%x: f32[4]) { %v = acme.same %x %y = neg %v return %y }";
+const char* const kTwice = "graph @g(%x: f32[4]) { %y = acme.twice %x return %y }";
+const char* const kStep =
+    "graph @g(%x: f32[4] param) { %y = acme.boom %x %s = mul %y, %y %l = reduce_sum %s {axes = [0]} %d = grad %l, %x return %d "
+    "}";
 const std::string kPlugin = "TSR-P046 plugin 'acme.escaping' (Acme): an exception left ";
 
 e::Executable compile(const char* text) { return plain().compile(plain().parse(text, "case")); }
@@ -114,6 +124,55 @@ TEST_CASE("an op whose callbacks let an exception escape") {
     CHECK(said([&] { (void)x.run(in); }).find("TSR-P046 " + plugin + "compute of op 'acme.boom': no licence") == 0);
   }
   CHECK(static_cast<const float*>(x.run(in)[0].data())[1] == -2);
+
+  const struct {
+    const char *function, *op, *text;
+    float second;
+  } cases[] = {
+      {"infer", "same", kSame, 2}, {"view", "same", kSame, 2}, {"decompose", "twice", kTwice, -4}, {"grad", "boom", kStep, -4}};
+  for (const auto& c : cases) {
+    INFO(c.function);
+    {
+      const Escaping now(c.function);
+      CHECK(said([&] { (void)compile(c.text); }).find(plugin + c.function + " of op 'acme." + c.op + "': no licence") !=
+            std::string::npos);
+    }
+    CHECK(static_cast<const float*>(compile(c.text).run(in)[0].data())[1] == c.second);
+  }
+}
+
+TEST_CASE("a partitioner whose functions let an exception escape, and what an op costs") {
+  const e::Context c =
+      context("[cache]\ngraphs = false\nprofiles = false\n[partitioner]\nname = \"escaping\"\ncosts = \"predicted\"\n");
+  const auto plans = [&] { return c.memory_plans(c.parse(kStep, "case")); };
+  const auto step = [&] {
+    return static_cast<const float*>(c.compile(c.parse(kStep, "case")).run({{numbers({1, -2, 3, 0})}})[0].data())[1];
+  };
+  for (const char* function : {"front", "partition"}) {
+    INFO(function);
+    const Escaping now(function);
+    const bool front = std::string(function) == "front";
+    CHECK(said([&] { front ? (void)plans() : (void)step(); }) == kPlugin + function + " of partitioner 'escaping': no licence");
+  }
+  {
+    const Escaping now("cost");
+    CHECK(said([&] { (void)plans(); }).find("an exception left cost of op 'acme.boom': no licence") != std::string::npos);
+  }
+  CHECK(plans().find("peak_bytes") != std::string::npos);
+  CHECK(step() == -4);
+}
+
+TEST_CASE("a frontend whose probe lets an exception escape") {
+  const struct File {
+    const std::string path = std::filesystem::temp_directory_path() / ("tessera-probe-" + std::to_string(getpid()) + ".tsr");
+    File() { std::ofstream(path) << kNegative; }
+    ~File() { std::remove(path.c_str()); }
+  } file;
+  {
+    const Escaping now("probe");
+    CHECK(said([&] { (void)plain().load(file.path); }) == kPlugin + "probe of frontend 'escaping': no licence");
+  }
+  CHECK(plain().load(file.path).handle() != nullptr);
 }
 
 TEST_CASE("a frontend whose capture lets an exception escape") {

@@ -265,7 +265,7 @@ class Assigner {
     for (uint32_t i = 0; i < out.rank; ++i) sizes.push_back(TSR_DIM_IS_EXPR(out.sizes[i]) ? value(out.sizes[i]) : out.sizes[i]);
     dense_strides({call->operands[0]->sizes, in.rank}, strides.data());
     int64_t offset = 0;
-    const ViewAnswer answer = try_view(*record.impl, *call, strides, sizes, out.dtype, out_strides.data(), &offset);
+    const ViewAnswer answer = try_view(record, *call, strides, sizes, out.dtype, out_strides.data(), &offset);
     return answer == ViewAnswer::kAlways || (answer == ViewAnswer::kYes && fixed);
   }
 

@@ -12,6 +12,7 @@
 #include "compile/kernel_costs.hpp"
 #include "compile/known_kernels.hpp"
 #include "ir/graph.hpp"
+#include "ir/op_callback.hpp"
 #include "ir/records.hpp"
 #include "memory/device.hpp"
 #include "plan/compile_options.hpp"
@@ -57,7 +58,8 @@ namespace {
 bool op_cost(const Graph& g, const Step& step, const std::vector<int64_t>& hints, tsr_cost& cost) {
   if (!step.record || !step.record->impl || !step.record->impl->cost) return false;
   const auto call = RuntimeCall::make(g, step.node, [&](tsr_dim d) { return hint_size(g, d, hints); });
-  throw_if(step.record->impl->cost(step.record->impl->self, &call->call, &cost));
+  const OpRecord& op = *step.record;
+  throw_if(op_callback(op, "cost", [&] { return op.impl->cost(op.impl->self, &call->call, &cost); }));
   return true;
 }
 
@@ -67,7 +69,9 @@ double predicted_seconds(Graph& g, const Plan& plan, const Step& step, const std
   if (step.kind == TSR_STEP_KERNEL && step.backend) {
     const tsr_backend& table = step.backend->as<tsr_backend>();
     if (table.cost)
-      if (const double s = table.cost(step.backend->self, g.handle(), step.node); s >= 0) return s;
+      if (const double s = step.backend->call("cost", [&] { return table.cost(step.backend->self, g.handle(), step.node); });
+          s >= 0)
+        return s;
   }
   if (!modelled) {
     const auto bytes = [&](uint32_t slot) {

@@ -78,13 +78,11 @@ class Problem {
       const std::function<void(const PartitionPlan&)>& each;
     } caller{*this, each};
     tsr_partition p = table();
-    f.check(table_of.front(
-        f.self, g_.handle(), request_.options.view(), &p,
-        [](void* ctx, const tsr_partition* plan) {
-          auto& c = *static_cast<Caller*>(ctx);
-          c.each(c.problem.asked_plan_of(*plan));
-        },
-        &caller));
+    const auto each_plan = [](void* ctx, const tsr_partition* plan) {
+      auto& c = *static_cast<Caller*>(ctx);
+      c.each(c.problem.asked_plan_of(*plan));
+    };
+    f.call("front", [&] { return table_of.front(f.self, g_.handle(), request_.options.view(), &p, each_plan, &caller); });
   }
 
   // What runs again for a plan, views on the way included; by node id.

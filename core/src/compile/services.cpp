@@ -134,7 +134,7 @@ const char* backend_of(Graph& graph, tsr_id node, uint64_t* capabilities) {
     if (why_not_asked(graph, node, *f, service_options())) continue;
     const tsr_backend& table = f->as<tsr_backend>();
     const char* why = nullptr;
-    if (table.claim(f->self, graph.handle(), node, &why) != TSR_CLAIM_YES) continue;
+    if (f->call("claim", [&] { return table.claim(f->self, graph.handle(), node, &why); }) != TSR_CLAIM_YES) continue;
     if (capabilities) *capabilities = table.capabilities;
     return f->name.c_str();
   }

@@ -119,7 +119,7 @@ const Factory& Context::frontend_for(std::string_view path, std::string_view hea
   for (const Factory* f : plugins_.all(TSR_FRONTEND)) {
     const auto& table = f->as<tsr_frontend>();
     if (!table.import) continue;
-    int score = table.probe ? table.probe(f->self, head.data(), head.size()) : 0;
+    int score = table.probe ? f->call("probe", [&] { return table.probe(f->self, head.data(), head.size()); }) : 0;
     if (score <= 0 && by_extension(table)) score = 1;
     if (score > best_score) {
       best = f;

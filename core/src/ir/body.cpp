@@ -7,6 +7,7 @@
 #include <map>
 
 #include "ir/graph.hpp"
+#include "ir/op_callback.hpp"
 #include "ir/printer.hpp"
 #include "ir/reader.hpp"
 #include "ir/records.hpp"
@@ -505,7 +506,7 @@ std::vector<tsr_id> build_decomposition(Graph& g, tsr_id node) {
     out = BodyBuilder(g, node, *r.decompose_body, false).run({});
   } else if (r.impl && r.impl->decompose) {
     out.assign(g.node(node).num_results, TSR_NONE);
-    throw_if(r.impl->decompose(r.impl->self, g.handle(), node, out.data()));
+    throw_if(op_callback(r, "decompose", [&] { return r.impl->decompose(r.impl->self, g.handle(), node, out.data()); }));
   } else {
     nothing_to_build(g, node, "decomposition");
   }
@@ -551,7 +552,8 @@ std::vector<tsr_id> build_grad(Graph& g, tsr_id node, std::span<const tsr_id> gr
     for (size_t i = 0; i < out.size(); ++i)
       if (g.node(node).operands[i] != TSR_NONE) out[i] = built[i];
   } else {
-    throw_if(r.impl->grad(r.impl->self, g.handle(), node, grad_results.data(), out.data()));
+    throw_if(
+        op_callback(r, "grad", [&] { return r.impl->grad(r.impl->self, g.handle(), node, grad_results.data(), out.data()); }));
   }
   return out;
 }

@@ -12,6 +12,7 @@
 #include "ir/printer.hpp"
 #include "ir/records.hpp"
 #include "ir/rewrite.hpp"
+#include "log/log.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -200,6 +201,9 @@ const tsr_graph_api kApi = {
     .backend_of = [](tsr_graph* g, tsr_id n, uint64_t* capabilities) noexcept -> const char* {
       try {
         return backend_of(of(g), n, capabilities);
+      } catch (const Error& e) {  // of a claim; who assigns the node will hear it again
+        log_warning(e.what());
+        return nullptr;
       } catch (...) {
         return nullptr;  // out of memory
       }

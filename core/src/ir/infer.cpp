@@ -8,6 +8,7 @@
 
 #include "ir/graph.hpp"
 #include "ir/lexer.hpp"
+#include "ir/op_callback.hpp"
 #include "ir/printer.hpp"
 #include "ir/reader.hpp"
 #include "support/error.hpp"
@@ -521,7 +522,9 @@ class Application {
     std::vector<tsr_type> types(capacity);
     uint32_t count = 0;
     const size_t assumed = sizes_.assumptions().size();
-    throw_if(r_.impl->infer(r_.impl->self, &c_, types.data(), static_cast<uint32_t>(capacity), &count));
+    throw_if(op_callback(r_, "infer", [&] {
+      return r_.impl->infer(r_.impl->self, &c_, types.data(), static_cast<uint32_t>(capacity), &count);
+    }));
     if (prove_ == Prove::kStrict && sizes_.assumptions().size() != assumed) {
       const Assumption& a = sizes_.assumptions().back();
       fail("TSR-I033",

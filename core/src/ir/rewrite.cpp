@@ -10,6 +10,7 @@
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "support/error.hpp"
+#include "support/escaped.hpp"
 
 namespace tessera::core {
 namespace {
@@ -111,7 +112,8 @@ bool rewrite(Graph& g, std::span<const tsr_pattern* const> patterns) {
       int fired = 0;
       {
         const MarksScope marks(g, g.node(n).marks);  // what a rule makes stands for the node that it is applied to
-        throw_if(p->apply(p->self, g.handle(), n, &fired));
+        throw_if(contained([&] { return p->apply(p->self, g.handle(), n, &fired); },
+                           [&] { return "rewrite rule '" + std::string(p->name) + "': an exception left apply"; }));
       }
       if (!fired) continue;
       changed = true;

@@ -206,7 +206,7 @@ class LayoutMaker {
     int64_t offset = 0;
     const auto attempt = [&] {
       const Resolved& from = l_.slots[source];
-      return try_view(*step.record->impl, *call, {from.strides, p_.slots[source].rank}, {l_.slots[slot].sizes, s.rank}, s.dtype,
+      return try_view(*step.record, *call, {from.strides, p_.slots[source].rank}, {l_.slots[slot].sizes, s.rank}, s.dtype,
                       strides.data(), &offset) != ViewAnswer::kNo;
     };
     bool ok = attempt();

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "ir/graph.hpp"
-#include "ir/records.hpp"
+#include "ir/op_callback.hpp"
 #include "memory/copy.hpp"
 #include "memory/parallel.hpp"
 #include "plan/executor_layout.hpp"
@@ -15,7 +15,6 @@
 #include "run/plan_runner.hpp"
 #include "run/run_state.hpp"
 #include "support/error.hpp"
-#include "support/escaped.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -90,12 +89,6 @@ void set_symbols(const Plan& plan, const Step& step, const int64_t* values, int6
   }
 }
 
-// f(), which calls `function` of an op's callbacks. An exception that leaves it is the bug of the op's plugin.
-template <class F>
-tsr_error* of_op(const OpRecord& op, const char* function, F&& f) {
-  return contained(f, [&] { return "plugin '" + op.plugin + "': an exception left " + function + " of op '" + op.name + "'"; });
-}
-
 void compute_sizes(const Plan& plan, RunState& state, const SectionRun::Ready& r) {
   std::vector<int64_t> values(r.step->symbols.size(), -1);
   const auto count = static_cast<uint32_t>(values.size());
@@ -105,7 +98,7 @@ void compute_sizes(const Plan& plan, RunState& state, const SectionRun::Ready& r
       if (!(r.launch.inputs[i].flags & TSR_TENSOR_ABSENT))
         if (Stream* s = state.stream_of(r.launch.inputs[i].device)) s->synchronize(Wait::kNone);
     const OpRecord& op = *r.step->record;
-    throw_if(of_op(op, "compute_sizes", [&] {
+    throw_if(op_callback(op, "compute_sizes", [&] {
       return op.impl->compute_sizes(op.impl->self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs,
                                     values.data(), count);
     }));
@@ -314,7 +307,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
           }
           case Instruction::kCompute: {
             const OpRecord& op = *r.step->record;
-            throw_if(of_op(op, "compute", [&] {
+            throw_if(op_callback(op, "compute", [&] {
               return op.impl->compute(op.impl->self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs,
                                       r.launch.outputs, r.launch.num_outputs);
             }));
