@@ -37,10 +37,9 @@ class GeneratedKernel final : public sdk::Kernel {
         operand_of_(std::move(d.operand_of)) {
     find_functions();
     for (const tsr_dim s : d.lowered.symbol_dims) symbols_.push_back(sdk::launch_dim(c, s));
-    const int in = kit::in_place_input(d.lowered.kernel);
-    if (in >= 0 && static_cast<size_t>(in) < operand_of_.size())
-      in_place_ = static_cast<int>(operand_of_[static_cast<size_t>(in)]);
-    pointwise_ = kit::reads_before_writing(d.lowered.kernel);
+    if (d.in_place >= 0 && static_cast<size_t>(d.in_place) < operand_of_.size())
+      in_place_ = static_cast<int>(operand_of_[static_cast<size_t>(d.in_place)]);
+    pointwise_ = d.pointwise;
     if (operand_of_.size() + c.node().num_results() > kMaxBuffers || symbols_.size() > kMaxSymbols)
       throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was given a region of more operands than it claims");
   }
@@ -292,6 +291,32 @@ WrittenKernel write_kernel(const sdk::Graph& g, const sdk::Node& n, const kit::D
   d.operand_of = std::move(l.piece.operand_of);
   d.name = kernel_name(g, n);
   d.source = write_source(d.lowered.kernel, d.schedule, d.name, log);
+  d.in_place = kit::in_place_input(d.lowered.kernel);
+  d.pointwise = kit::reads_before_writing(d.lowered.kernel);
+  return d;
+}
+
+WrittenKernel WrittenStructures::write(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool relaxed,
+                                       bool log) {
+  kit::NodePiece piece = checked_piece(g, n);
+  std::string key = kit::structure_key(piece.piece);
+  if (key.empty() || (log && sdk::log_enabled("kernel_code"))) return write_kernel(g, n, device, relaxed, log);
+  key += kernel_name(g, n) + (relaxed ? '1' : '0');
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto at = kernels_.find(key); at != kernels_.end()) {
+      WrittenKernel d = at->second;
+      d.operand_of = std::move(piece.operand_of);
+      return d;
+    }
+  }
+  WrittenKernel d = write_kernel(g, n, device, relaxed, log);
+  WrittenKernel kept;
+  kept.schedule = d.schedule, kept.name = d.name, kept.source = d.source;
+  kept.in_place = d.in_place, kept.pointwise = d.pointwise;
+  std::lock_guard lock(mutex_);
+  if (kernels_.size() == kMost) kernels_.clear();
+  kernels_.emplace(std::move(key), std::move(kept));
   return d;
 }
 

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "attention/attention.hpp"
@@ -23,6 +22,7 @@
 #include "jit/compiler.hpp"
 #include "product.hpp"
 #include "profitability.hpp"
+#include "tessera/kit/prepared_kernels.hpp"
 #include "tuning/tuner.hpp"
 
 namespace cpu {
@@ -134,23 +134,23 @@ class CpuBackend final : public sdk::Backend {
   // The kernels of a plan are compiled together.
   void prepare(std::span<const sdk::Compile> requests) override {
     tune(requests);
+    if (requests.empty()) return;
+    WrittenStructures of_plan;
+    WrittenStructures& known = trains(requests[0].graph()) ? of_steps_ : of_plan;
     std::vector<Source> sources;
-    std::map<Request, WrittenKernel> written;
     for (const sdk::Compile& c : requests) {
       if (is_attention_group(c.node())) {
         if (Source source; prepare_attention_group(c, device_, &source)) sources.push_back(std::move(source));
       } else if (!has_own_kernel(c.node()) && !is_interpreted(c.graph(), c.node())) {
-        WrittenKernel d = write_or_fail(c, /*log=*/true);
-        sources.push_back(d.source);
-        written.insert_or_assign(request_of(c), std::move(d));
+        auto d = std::make_unique<WrittenKernel>(write_or_fail(c, /*log=*/true, /*tuned=*/true, &known));
+        sources.push_back(d->source);
+        written_.keep(c, std::move(d));
       }
     }
     if (sources.empty()) return;
     std::vector<ModulePtr> modules = compiler_.compile(sources);
     std::lock_guard lock(mutex_);
-    prepared_ = std::move(modules);  // until the next plan: each kernel takes its own share soon
-    if (written_.size() + written.size() > kMostWritten) written_.clear();  // of plans that were given up
-    for (auto& [request, kernel] : written) written_.insert_or_assign(request, std::move(kernel));
+    modules_ = std::move(modules);  // until the next plan: each kernel takes its own share soon
   }
 
   // Generated kernels come whole; the others are made in microseconds.
@@ -240,21 +240,16 @@ class CpuBackend final : public sdk::Backend {
     return compiler_found_;
   }
 
-  // What prepare() and compile() agree on: graph, node and context.
-  using Request = std::tuple<const void*, tsr_id, const void*>;
-  static Request request_of(const sdk::Compile& c) { return {c.p->graph, c.p->node, c.p->ctx}; }
-
   // The kernel that prepare() has written for this request, or a new one.
   WrittenKernel written(const sdk::Compile& c) {
-    {
-      std::lock_guard lock(mutex_);
-      if (auto kept = written_.extract(request_of(c))) return std::move(kept.mapped());
-    }
+    if (const std::unique_ptr<WrittenKernel> kept = written_.take(c)) return std::move(*kept);
     return write_or_fail(c, /*log=*/false);
   }
 
-  WrittenKernel write_or_fail(const sdk::Compile& c, bool log, bool tuned = true) const {
+  // `known`: kernels of the same structures, where nothing is measured.
+  WrittenKernel write_or_fail(const sdk::Compile& c, bool log, bool tuned = true, WrittenStructures* known = nullptr) const {
     try {
+      if (known && c.tune() == 0) return known->write(c.graph(), c.node(), device_, c.relaxed(), log);
       if (!tuned || c.tune() == 0) return write_kernel(c.graph(), c.node(), device_, c.relaxed(), log);
       WrittenKernel predicted = write_kernel(c.graph(), c.node(), device_, c.relaxed(), false);
       const std::optional<kit::Choice> choice = tuner_.schedule_of(c, predicted);
@@ -276,9 +271,9 @@ class CpuBackend final : public sdk::Backend {
   Compiler compiler_;
   Tuner tuner_;
   std::mutex mutex_;
-  std::vector<ModulePtr> prepared_;
-  static constexpr size_t kMostWritten = 4096;
-  std::map<Request, WrittenKernel> written_;  // until compile() takes them
+  std::vector<ModulePtr> modules_;
+  kit::PreparedKernels<WrittenKernel> written_;
+  WrittenStructures of_steps_;  // of training steps, which a budget of memory lowers several times
 };
 
 }  // namespace

@@ -15,35 +15,117 @@ void add_once(std::vector<T>& list, const T& x) {
 
 }  // namespace
 
-Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies)
+Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies, const Groups* before)
     : g_(g), options_(options), copies_(std::move(copies)) {
-  for (const sdk::Node& n : g.nodes(region)) {
+  read_nodes(region);
+  std::unordered_map<std::string, uint32_t> classes;
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    classify(i, classes);
+    Group group;
+    group.items = {i};
+    int calls = -1;
+    if (ask_backend(i, before))
+      if (const Trial& trial = try_group(group.items); trial.fit.why.empty()) {
+        calls = group.heavy = trial.fit.calls;
+        group.backend = claimed_[i];
+      }
+    calls_.push_back(calls);
+    const bool alone = group.backend.empty() && !free_view(i) && !nodes_[i].is("constant");
+    alone_.push_back((alone_.empty() ? 0 : alone_.back()) + alone);
+    group_of_.push_back(i);
+    rank_.push_back(i);
+    by_rank_.push_back(i);
+    groups_.push_back(std::move(group));
+  }
+}
+
+void Groups::read_nodes(tsr_id region) {
+  for (const sdk::Node& n : g_.nodes(region)) {
     if (n.id >= position_.size()) position_.resize(n.id + 1, kNone);
     position_[n.id] = static_cast<uint32_t>(nodes_.size());
     std::vector<uint32_t>& producers = producers_.emplace_back();
-    for (uint32_t k = 0; k < n.num_operands(); ++k)
-      if (n.has_operand(k))
-        if (const uint32_t p = producer(n.operand(k)); p != kNone) add_once(producers, p);
-    Group group;
-    group.items = {static_cast<uint32_t>(nodes_.size())};
+    std::vector<Operand>& operands = operands_.emplace_back(n.num_operands());
+    for (uint32_t k = 0; k < n.num_operands(); ++k) {
+      if (!n.has_operand(k)) continue;
+      const sdk::Value v = n.operand(k);
+      const uint32_t p = producer(v);
+      if (p != kNone) add_once(producers, p);
+      if (is_literal(v)) continue;
+      operands[k] = {v.id, p, 0};
+      if (p != kNone)
+        while (nodes_[p].result(operands[k].result).id != v.id) ++operands[k].result;
+    }
     nodes_.push_back(n);
-    uint64_t capabilities = 0;
-    const std::string_view backend = g.backend_of(n, &capabilities);
-    if (!backend.empty() && (capabilities & TSR_CAP_FUSION) && kit::why_not(g, n).empty()) {
-      if (const kit::Fit fit = fits_.of(piece(group.items)); fit.why.empty()) {
-        group.heavy = fit.calls;
-        group.backend = backend;
+  }
+  for (const sdk::Node& n : nodes_) {
+    std::vector<std::vector<uint32_t>>& users = users_.emplace_back(n.num_results());
+    for (uint32_t k = 0; k < n.num_results(); ++k)
+      for (const tsr_use& u : n.result(k).uses()) users[k].push_back(user(u));
+  }
+}
+
+bool Groups::ask_backend(uint32_t item, const Groups* before) {
+  const sdk::Node& n = nodes_[item];
+  std::string& claimed = claimed_.emplace_back();
+  if (before && n.id < before->position_.size() && before->position_[n.id] != kNone) {
+    claimed = before->claimed_[before->position_[n.id]];
+    return !claimed.empty();
+  }
+  uint64_t capabilities = 0;
+  const std::string_view backend = g_.backend_of(n, &capabilities);
+  if (!backend.empty() && (capabilities & TSR_CAP_FUSION) && kit::why_not(g_, n).empty()) claimed = backend;
+  return !claimed.empty();
+}
+
+void Groups::classify(uint32_t item, std::unordered_map<std::string, uint32_t>& classes) {
+  std::string key = kit::structure_key(piece({item}), /*within_graph=*/true);
+  if (key.empty()) key = "node " + std::to_string(item);  // like no other
+  key += std::to_string(nodes_[item].marks());
+  class_.push_back(classes.try_emplace(std::move(key), static_cast<uint32_t>(classes.size())).first->second);
+}
+
+// Equal keys, equal pieces.
+std::string Groups::key_of(const std::vector<uint32_t>& items) const {
+  std::string key;
+  key.reserve(items.size() * 24);
+  const auto put = [&](uint32_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
+  const auto inside = [&](uint32_t item) -> uint32_t {
+    const auto at = std::lower_bound(items.begin(), items.end(), item);
+    return at != items.end() && *at == item ? static_cast<uint32_t>(at - items.begin()) : kNone;
+  };
+  std::vector<tsr_id> outside;  // what comes from elsewhere, in the order in which it is read
+  for (const uint32_t i : items) {
+    put(class_[i]);
+    for (const Operand& o : operands_[i]) {
+      if (o.value == TSR_NONE) {
+        put(kNone);
+      } else if (const uint32_t at = o.producer == kNone ? kNone : inside(o.producer); at != kNone) {
+        put(2 * at);
+        put(o.result);
+      } else {
+        const auto seen = std::find(outside.begin(), outside.end(), o.value);
+        put(2 * static_cast<uint32_t>(seen - outside.begin()) + 1);
+        if (seen == outside.end()) outside.push_back(o.value);
       }
     }
-    calls_.push_back(group.backend.empty() ? -1 : group.heavy);
-    const auto id = static_cast<uint32_t>(groups_.size());
-    const bool alone = group.backend.empty() && !free_view(id) && !n.is("constant");
-    alone_.push_back((alone_.empty() ? 0 : alone_.back()) + alone);
-    group_of_.push_back(id);
-    rank_.push_back(id);
-    by_rank_.push_back(id);
-    groups_.push_back(std::move(group));
+    for (const std::vector<uint32_t>& users : users_[i])
+      put(std::any_of(users.begin(), users.end(), [&](uint32_t u) { return inside(u) == kNone; }));
   }
+  return key;
+}
+
+const Groups::Trial& Groups::try_group(const std::vector<uint32_t>& items) const {
+  const auto [at, fresh] = trials_.try_emplace(key_of(items));
+  if (!fresh) return at->second;
+  try {
+    const kit::Piece p = piece(items);
+    at->second.buffers = p.inputs.size() + p.outputs.size();
+    if (items.size() == 1 || at->second.buffers <= options_.max_buffers) at->second.fit = fits_.of(p);
+  } catch (...) {
+    trials_.erase(at);
+    throw;
+  }
+  return at->second;
 }
 
 uint32_t Groups::user(const tsr_use& u) const { return u.node < position_.size() ? position_[u.node] : kNone; }
@@ -243,10 +325,10 @@ std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
   if (groups_[a].items.size() + groups_[b].items.size() > options_.max_size)
     return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
   if (std::string why = why_no_neighbours(a, b); !why.empty()) return why;
-  const kit::Piece p = piece(joined_items(a, b));
-  if (p.inputs.size() + p.outputs.size() > options_.max_buffers)
+  const Trial& trial = try_group(joined_items(a, b));
+  if (trial.buffers > options_.max_buffers)
     return "the group would have more than max_buffers = " + std::to_string(options_.max_buffers) + " inputs and outputs";
-  const kit::Fit fit = fits_.of(p);
+  const kit::Fit& fit = trial.fit;
   heavy = fit.calls;
   if (fit.why.empty() && heavy > groups_[a].heavy + groups_[b].heavy) return "an expensive op would be computed once per loop";
   return fit.why;
@@ -299,13 +381,25 @@ bool Groups::join_sweep(uint32_t a, uint32_t b) {
   const std::string backend = groups_[a].backend;
   if (backend.empty() || backend != groups_[b].backend || !why_no_neighbours(a, b).empty()) return false;
   if (groups_[a].items.size() + groups_[b].items.size() > options_.max_size) return false;
-  const kit::Piece p = piece(joined_items(a, b));
-  if (p.inputs.size() + p.outputs.size() > options_.max_buffers || !kit::sweep_of(p) || !takes(p, backend)) return false;
+  if (!takes_sweep(joined_items(a, b), backend)) return false;
   merge(a, b, groups_[a].heavy + groups_[b].heavy);
   return true;
 }
 
-bool Groups::takes(const kit::Piece& p, const std::string& backend) {
+bool Groups::takes_sweep(const std::vector<uint32_t>& items, const std::string& backend) {
+  const auto [at, fresh] = taken_.try_emplace(key_of(items) + "sweep " + backend, false);
+  if (!fresh) return at->second;
+  const kit::Piece p = piece(items);
+  return at->second = p.inputs.size() + p.outputs.size() <= options_.max_buffers && kit::sweep_of(p) && ask(p, backend);
+}
+
+bool Groups::takes_parts(const std::vector<uint32_t>& items, const kit::Piece& p, const std::string& backend) {
+  const auto [at, fresh] = taken_.try_emplace(key_of(items) + "parts " + backend, false);
+  if (fresh) at->second = ask(p, backend);
+  return at->second;
+}
+
+bool Groups::ask(const kit::Piece& p, const std::string& backend) {
   const sdk::Node fused = make_group(g_, p, backend);
   const bool taken = g_.backend_of(fused) == backend;
   g_.erase(fused);
@@ -355,7 +449,7 @@ void Groups::join_parts() {
     const kit::Piece p = piece(joined_items(a, x));
     if (p.inputs.size() + p.outputs.size() > kMostBuffers) {
       begin_with();
-    } else if (!takes(p, backend)) {
+    } else if (!takes_parts(joined_items(a, x), p, backend)) {
       if (parts == 1) refused.insert(backend);
       begin_with();
     } else {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,9 @@ struct Group {
 
 class Groups {
  public:
-  Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies = {});
+  // `before`: of the same region, in front of what made the copies; what backends take of its nodes is not asked again.
+  Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies = {}, const Groups* before = nullptr);
+  // The graph must be as it was when this was made.
   void grow();
 
   const std::vector<sdk::Node>& nodes() const { return nodes_; }
@@ -74,6 +77,21 @@ class Groups {
   bool asked() const { return asked_; }
 
  private:
+  // An operand. Looked up once: a group is tried with each of its neighbours.
+  struct Operand {
+    tsr_id value = TSR_NONE;  // TSR_NONE: left out, or a literal
+    uint32_t producer = kNone, result = 0;
+  };
+  // What is known of a group that was tried: layers repeat, and with them the trials.
+  struct Trial {
+    kit::Fit fit;
+    size_t buffers = 0;
+  };
+  void read_nodes(tsr_id region);
+  bool ask_backend(uint32_t item, const Groups* before);
+  void classify(uint32_t item, std::unordered_map<std::string, uint32_t>& classes);
+  std::string key_of(const std::vector<uint32_t>& items) const;
+  const Trial& try_group(const std::vector<uint32_t>& items) const;
   bool may_join(uint32_t producer, uint32_t consumer) const;
   bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
   // Whether a group that gives what this one reads holds; each may be asked about several times.
@@ -83,7 +101,9 @@ class Groups {
   bool join(uint32_t a, uint32_t b);
   bool join_sweep(uint32_t a, uint32_t b);
   void join_parts();
-  bool takes(const kit::Piece& p, const std::string& backend);
+  bool ask(const kit::Piece& p, const std::string& backend);
+  bool takes_parts(const std::vector<uint32_t>& items, const kit::Piece& p, const std::string& backend);
+  bool takes_sweep(const std::vector<uint32_t>& items, const std::string& backend);
   void merge(uint32_t a, uint32_t b, int heavy);
   std::string why_no_neighbours(uint32_t a, uint32_t b) const;
   std::vector<uint32_t> joined_items(uint32_t a, uint32_t b) const;
@@ -97,11 +117,17 @@ class Groups {
   std::vector<sdk::Node> nodes_;
   std::vector<uint32_t> position_;                // of a node, by its id
   std::vector<std::vector<uint32_t>> producers_;  // by position: of its operands
-  mutable std::vector<uint32_t> seen_;            // by group: number of the last visit
+  std::vector<std::vector<Operand>> operands_;
+  std::vector<std::vector<std::vector<uint32_t>>> users_;  // by position and result; kNone: outside of this region
+  std::vector<uint32_t> class_;       // by position: nodes of one class do the same to operands of the same types
+  std::vector<std::string> claimed_;  // by position: the backend that could fuse it, or empty
+  mutable std::unordered_map<std::string, Trial> trials_;  // by key_of()
+  std::unordered_map<std::string, bool> taken_;            // by key_of(), kind of group and backend
+  mutable std::vector<uint32_t> seen_;                     // by group: number of the last visit
   mutable uint32_t visit_ = 0;
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
-  std::vector<int> calls_;        // by position
+  std::vector<int> calls_;       // by position
   std::vector<uint32_t> alone_;  // by position: how many nodes up to there are never fused
   // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of
   // what stands before its last one.

@@ -69,7 +69,7 @@ class Fuse : public sdk::Pass {
     if (repeat)
       if (Copies copies = repeat_cheap(g, *grown); !copies.empty()) {  // with other nodes, the groups grow anew
         edited = true;
-        grown = std::make_unique<Groups>(g, r, options, std::move(copies));
+        grown = std::make_unique<Groups>(g, r, options, std::move(copies), grown.get());
         grown->grow();
       }
     Groups& groups = *grown;

@@ -154,6 +154,11 @@ int function_calls(const Kernel& k) {
   return static_cast<int>(std::count_if(k.insts.begin(), k.insts.end(), [](const Inst& x) { return x.op == Op::Call; }));
 }
 
+std::string structure_key(const Piece& piece, bool within_graph) {
+  const StructureText s(piece);
+  return s.complete() && (within_graph || !s.has_symbols()) ? s.text() : std::string();
+}
+
 Fit FitCache::of(const Piece& piece) {
   static Shared shared;
   const StructureText s(piece);

@@ -16,7 +16,6 @@ namespace tessera::kit {
 namespace {
 
 constexpr const char* kNameless = "k_this_kernel";  // stands for the name, which has a hash of the text
-constexpr size_t kMostPrepared = 4096;
 
 std::string identifier(std::string_view text) {
   std::string out;
@@ -170,8 +169,6 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(const std::vector<Writ
   return out;
 }
 
-SimtBackend::Request SimtBackend::request_of(const sdk::Compile& c) { return {c.p->graph, c.p->node, c.p->ctx}; }
-
 void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
   if (std::any_of(requests.begin(), requests.end(), [](const sdk::Compile& c) { return c.tune() != 0; })) {
     static std::mutex one_at_a_time;  // two plans that measure at once measure each other
@@ -180,27 +177,22 @@ void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
     measure(requests, budget);
     tune(requests, budget);
   }
-  std::map<uint32_t, std::vector<std::pair<Request, WrittenKernel>>> by_index;
+  std::map<uint32_t, std::vector<std::pair<const sdk::Compile*, std::unique_ptr<WrittenKernel>>>> by_index;
   for (const sdk::Compile& c : requests)
-    if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].emplace_back(request_of(c), write_tuned(c));
+    if (generates(c.graph(), c.node()))
+      by_index[index_of(c.p->device)].emplace_back(&c, std::make_unique<WrittenKernel>(write_tuned(c)));
   for (auto& [index, written] : by_index) {
     std::vector<WrittenKernel*> kernels;
-    for (auto& [request, kernel] : written) kernels.push_back(&kernel);
+    for (auto& [request, kernel] : written) kernels.push_back(kernel.get());
     const std::vector<std::shared_ptr<SimtCode>> codes = build(kernels, target_->description(index));
     for (size_t i = 0; i < codes.size(); ++i) kernels[i]->code = codes[i];
   }
-  std::lock_guard lock(mutex_);
-  if (prepared_.size() > kMostPrepared) prepared_.clear();  // of plans that were given up
   for (auto& [index, written] : by_index)
-    for (auto& [request, kernel] : written)
-      prepared_.insert_or_assign(request, std::make_unique<WrittenKernel>(std::move(kernel)));
+    for (auto& [request, kernel] : written) prepared_.keep(*request, std::move(kernel));
 }
 
 SimtBackend::WrittenKernel SimtBackend::written(const sdk::Compile& c) {
-  {
-    std::lock_guard lock(mutex_);
-    if (auto found = prepared_.extract(request_of(c))) return std::move(*found.mapped());
-  }
+  if (const std::unique_ptr<WrittenKernel> kept = prepared_.take(c)) return std::move(*kept);
   WrittenKernel d = write_tuned(c);
   d.code = build({&d}, target_->description(index_of(c.p->device)))[0];
   return d;

@@ -27,6 +27,11 @@ class FitCache {
   std::unordered_map<std::string, Fit> of_graph_;
 };
 
+// All that lower() looks at in a piece, as bytes: pieces of equal keys are equal kernels, but for names. Empty where that
+// cannot be told: of a constant too large to be worth comparing; and of sizes that are symbols, which mean the same in one
+// graph alone, unless keys are compared `within_graph`.
+std::string structure_key(const Piece& piece, bool within_graph = false);
+
 // Calls of functions per element, over all loops: what is computed again in a second loop counts again.
 int function_calls(const Kernel& k);
 

@@ -14,11 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tessera/kit/gpu/simt_programs.hpp"
 #include "tessera/kit/gpu/simt_target.hpp"
+#include "tessera/kit/prepared_kernels.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
@@ -58,8 +58,6 @@ class SimtBackend : public sdk::Backend {
 
  private:
   struct WrittenKernel;
-  using Request = std::tuple<const void*, tsr_id, const void*>;  // graph, node and context: what prepare and compile agree on
-  static Request request_of(const sdk::Compile& c);
   using Search = std::function<SimtSchedule(const ScheduleSpace&)>;  // see SimtOptions
   static uint32_t index_of(tsr_device d);
   // The kernel's programs and their text, which is compiled by build(). Without a search the model chooses.
@@ -82,8 +80,8 @@ class SimtBackend : public sdk::Backend {
   SimtOptions options_;
   std::unique_ptr<Choices> choices_;
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<SimtCode>> code_;         // by key of a kernel's text
-  std::map<Request, std::unique_ptr<WrittenKernel>> prepared_;  // until compile() takes them
+  std::map<std::string, std::weak_ptr<SimtCode>> code_;  // by key of a kernel's text
+  PreparedKernels<WrittenKernel> prepared_;
 };
 
 }  // namespace tessera::kit
