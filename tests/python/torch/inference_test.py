@@ -141,6 +141,31 @@ class Inference(unittest.TestCase):
         self.same(lambda x: torch.zeros(x.shape[0] + 1) + 3, torch.randn(6), dynamic=True)
         self.same(lambda x: torch.arange(x.shape[0]), torch.randn(6), dynamic=True)
 
+    def test_norms_of_vectors(self):
+        x, y = torch.randn(3, 7, 5), torch.randn(3, 7, 5)
+        self.same(lambda a, b: (F.normalize(a, dim=1), F.cosine_similarity(a, b, dim=-1)), x, y)
+        self.same(lambda a: F.normalize(a.bfloat16(), dim=-1), x)
+        for p in (0, 1, 2, 3, 0.5, -1.5, float("inf"), float("-inf")):
+            self.same(lambda a, p=p: (torch.linalg.vector_norm(a, p, (0, 2), True), torch.linalg.vector_norm(a, p)), x)
+        self.assertNotIn(" x aten", pytorch.report())
+
+    def test_a_value_chooses_an_element(self):
+        # A decomposition of PyTorch's asks for the index, which is known at run time alone.
+        def f(x, i):
+            return x.take(i) + 1, x.diagonal()[i[0].item()]
+
+        with unittest.mock.patch.object(torch._dynamo.config, "capture_scalar_outputs", True):
+            for i in ([1, -2], [0, 8]):
+                self.same(f, torch.randn(9, 9), torch.tensor(i), dynamic=True)
+            of_one = torch.tensor(3.0), torch.tensor(0)
+            self.same(torch.take, *of_one, dynamic=True)
+            self.addCleanup(pytorch.decompositions.cache_clear)
+            with unittest.mock.patch.dict(TABLE):
+                del TABLE["aten.take.default"]
+                pytorch.decompositions.cache_clear()
+                self.same(torch.take, *of_one, dynamic=True)
+                self.assertIn("aten.take", pytorch.report())
+
     def test_what_is_not_taken_runs_through_aten(self):
         def f(x):
             return torch.linalg.svdvals(x * 2) + 1

@@ -17,6 +17,7 @@ import threading
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .. import _core
 from . import artifact, dynamo_trace
@@ -163,15 +164,21 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
         static = _frozen(graph, given[0]) or () if chosen["pack_weights"] and given else ()
         return compile_graph(graph, context, records, chosen, REPORT, frozen, static)
 
+    def compile_with(table):
+        return aot_autograd(
+            fw_compiler=compile_half,
+            bw_compiler=functools.partial(compile_half, backward=True),
+            inference_compiler=compile_inference,
+            partition_fn=partition_simplified,
+            decompositions=table,
+        )(gm, inputs)
+
     def compile_now():
         try:
-            return aot_autograd(
-                fw_compiler=compile_half,
-                bw_compiler=functools.partial(compile_half, backward=True),
-                inference_compiler=compile_inference,
-                partition_fn=partition_simplified,
-                decompositions=decompositions(on_gpu),
-            )(gm, inputs)
+            try:
+                return compile_with(decompositions(on_gpu))
+            except GuardOnDataDependentSymNode:  # of a decomposition that asks for a value: without one, ATen has it
+                return compile_with({})
         finally:
             given.clear()
 

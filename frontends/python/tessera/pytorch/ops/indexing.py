@@ -44,6 +44,14 @@ def _take_along_dim(e, out, x, index, dim=None):
     raise Unsupported("take_along_dim")
 
 
+@lowers("aten.take.default")
+def _take(e, out, x, index):
+    n = product(e, x.sizes)
+    if e.known(GE, n, 1) is not True:
+        raise Unsupported("elements of what may be empty")
+    return e("gather", e.reshape(x, [n]), wrapped(e, index, n), axis=0)
+
+
 @lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(e, out, x, indices):
     places = [k for k, i in enumerate(indices) if i is not None]

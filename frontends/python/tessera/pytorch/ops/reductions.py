@@ -65,6 +65,28 @@ def _amin(e, out, x, dims=(), keepdim=False):
     return _reduce(e, "reduce_min", x, dims, keepdim)
 
 
+@lowers("aten.linalg_vector_norm.default")
+def _vector_norm(e, out, x, ord=2, dims=None, keepdim=False, dtype=None):
+    """(sum |x|^p)^(1/p), with the limits of that at p = 0, inf and -inf; halves are summed in f32."""
+    if x.dtype.is_complex:
+        raise Unsupported("norms of complex numbers")
+    axes, p = axes_of(dims, x.rank), float(number(ord))
+    x = e.cast(x, torch.float32 if out.dtype in HALVES else out.dtype)
+    if math.isinf(p):
+        _not_empty(e, x, axes)
+        y = _reduce(e, "reduce_max" if p > 0 else "reduce_min", e("abs", x), axes, keepdim)
+    elif p == 0:
+        y = _reduce(e, "reduce_sum", e.cast(e("ne", x, e.scalar(0, x.dtype)), x.dtype), axes, keepdim)
+    elif p == 1 or x.rank == 0:
+        y = _reduce(e, "reduce_sum", e("abs", x), axes, keepdim)
+    elif p == 2:
+        y = e("sqrt", _reduce(e, "reduce_sum", e("mul", x, x), axes, keepdim))
+    else:
+        sum_of_powers = _reduce(e, "reduce_sum", e("pow", e("abs", x), e.scalar(p, x.dtype)), axes, keepdim)
+        y = e("pow", sum_of_powers, e.scalar(1 / p, x.dtype))
+    return e.cast(y, out.dtype)
+
+
 TABLE["aten.max.default"] = _amax
 TABLE["aten.min.default"] = _amin
 
