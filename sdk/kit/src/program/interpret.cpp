@@ -360,12 +360,13 @@ class ProgramMachine {
     const ProgramBuffer &a = p_.buffers[to.buffer], &b = p_.buffers[from.buffer];
     const int64_t first = evaluate(to.at), source = evaluate(from.at);
     const bool holds = x.inst.args[0] == kNone || values_[x.inst.args[0]][thread_] != 0;
-    for (const auto& [f, at] : {std::pair(&to, first), std::pair(&from, source)})
-      if (f == &from && !holds)
-        continue;
-      else if (at < 0 || at + x.count > extents_[f->buffer])
-        fail(id, "elements from " + std::to_string(at) + " on of '" + p_.buffers[f->buffer].name + "' are outside its " +
-                     std::to_string(extents_[f->buffer]));
+    const auto check = [&](uint32_t buffer, int64_t at) {
+      if (at < 0 || at + x.count > extents_[buffer])
+        fail(id, "elements from " + std::to_string(at) + " on of '" + p_.buffers[buffer].name + "' are outside its " +
+                     std::to_string(extents_[buffer]));
+    };
+    check(to.buffer, first);
+    if (holds) check(from.buffer, source);  // else zeros are written, and nothing is read
     for (int64_t e = first; e < first + x.count; ++e) {
       Cell& c = cells_[to.buffer][static_cast<size_t>(e)];
       touch(id, a, c, e, true);
