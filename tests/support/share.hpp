@@ -9,13 +9,13 @@
 
 namespace tessera::test {
 
-// Of `full` random graphs, schedules or mutants: all; a fifth under the sanitizers of memory, and a tenth under that of
+// Of `full` random graphs, schedules or mutants: all; a tenth under the sanitizers of memory, and a twentieth under that of
 // threads, which take many times as long. What goes wrong with memory or threads shows in the first programs of a kind as in
 // the last.
 inline size_t share_of(size_t full) {
   const char* const sanitizer = std::getenv("TESSERA_SANITIZE");
   if (!sanitizer || !*sanitizer) return full;
-  return std::max<size_t>(full / (std::string_view(sanitizer) == "thread" ? 10 : 5), 1);
+  return std::max<size_t>(full / (std::string_view(sanitizer) == "thread" ? 20 : 10), 1);
 }
 
 }  // namespace tessera::test
