@@ -2,6 +2,7 @@
 #include "candidates.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "chain.hpp"
 
@@ -9,7 +10,8 @@ namespace tessera::remat {
 
 namespace {
 
-constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kOfChain = 96;
+constexpr double kNear = 1.3;  // times a peak: what simulated ones may be off
+constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kJointsOfCuts = 8, kOfChain = 96;
 
 class Search {
  public:
@@ -22,7 +24,6 @@ class Search {
     add(std::move(all));
     Hull whole = lower_hull(p_, kCuts);
     for (const Plan& plan : whole.plans) add(plan);
-    if (hull) *hull = std::move(whole);
     const size_t count = separators_.nodes.size();
     for (size_t k = 1; k < count; k = k < 4 ? k + 1 : k + k / 2) {
       std::vector<uint8_t> keep = separators_.anywhere;
@@ -35,6 +36,8 @@ class Search {
     for (Plan& plan : chain_plans(p_, s_, separators_, kOfChain)) add(std::move(plan));
     keep_the_best();
     thin(most);
+    if (measure_ == Measure::kPeak) add_what_keeps_less(whole);
+    if (hull) *hull = std::move(whole);
     return std::move(found_);
   }
 
@@ -55,18 +58,47 @@ class Search {
     found_ = std::move(best);
   }
 
+  // The earlier layers by the plan that keeps less, up to a separator; the later ones by the other.
+  Plan joined(const Plan& more, const Plan& less, size_t separator) const {
+    Plan out;
+    out.recompute = more.recompute;
+    for (uint32_t n = 0; n < separators_.nodes[separator]; ++n) out.recompute[n] = less.recompute[n];
+    complete(p_, out);
+    return out;
+  }
+
   void join_neighbours() {
     const size_t plans = found_.size(), count = separators_.nodes.size();
     const size_t step = std::max<size_t>(1, count / kJoints);
     for (size_t i = 0; i + 1 < plans; ++i)
-      for (size_t at = step - 1; at < count; at += step) {
-        const Plan &more = found_[i].plan, &less = found_[i + 1].plan;
-        Plan joined;
-        joined.recompute = more.recompute;
-        for (uint32_t n = 0; n < separators_.nodes[at]; ++n) joined.recompute[n] = less.recompute[n];
-        complete(p_, joined);
-        add(std::move(joined));
-      }
+      for (size_t at = step - 1; at < count; at += step) add(joined(found_[i].plan, found_[i + 1].plan, at));
+  }
+
+  // Peaks are simulated, and a plan that keeps less than all cheaper ones may have a lower one when it is lowered.
+  void add_what_keeps_less(const Hull& whole) {
+    std::vector<Plan> plans = whole.plans;
+    const size_t count = separators_.nodes.size(), step = std::max<size_t>(1, count / kJointsOfCuts);
+    for (size_t i = 0; i + 1 < whole.plans.size(); ++i)
+      for (size_t at = step - 1; at < count; at += step) plans.push_back(joined(whole.plans[i], whole.plans[i + 1], at));
+    std::stable_sort(plans.begin(), plans.end(), [](const Plan& x, const Plan& y) {
+      return x.cost != y.cost ? x.cost < y.cost : x.saved_bytes < y.saved_bytes;
+    });
+    int64_t least_kept = INT64_MAX;
+    for (const Plan& plan : plans) {
+      if (plan.saved_bytes >= least_kept) continue;
+      least_kept = plan.saved_bytes;
+      const int64_t bytes = peak_bytes(s_, plan);
+      int64_t least = bytes;  // of those that cost no more
+      for (const Candidate& c : found_)
+        if (c.plan.cost <= plan.cost) least = std::min(least, c.bytes);
+      if (static_cast<double>(bytes) > kNear * static_cast<double>(least)) continue;
+      const auto worse = [&](const Candidate& c) {
+        return c.plan.cost <= plan.cost && c.bytes <= bytes && c.plan.saved_bytes <= plan.saved_bytes;
+      };
+      if (std::none_of(found_.begin(), found_.end(), worse)) found_.push_back({plan, bytes});
+    }
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Candidate& x, const Candidate& y) { return x.plan.cost < y.plan.cost; });
   }
 
   // Leaves out plans whose bytes lie close to those of others.

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "bound.hpp"
 #include "candidates.hpp"
@@ -75,7 +77,11 @@ class Budget final : public sdk::Partitioner {
   class Choice {
    public:
     Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Measure measure)
-        : p_(p), joint_(make_joint(g, p, options)) {
+        : p_(p),
+          stride_(p.num_nodes <= kSmall    ? 1
+                  : p.num_nodes <= kMedium ? 3
+                                           : kStride),
+          joint_(make_joint(g, p, options)) {
       const size_t most = measure == Measure::kPeak ? kMostPlans : SIZE_MAX;
       plans_ = candidates(joint_.problem, joint_.schedule, measure, most, &hull_);
       usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
@@ -109,6 +115,8 @@ class Budget final : public sdk::Partitioner {
     }
     int64_t need(size_t i) { return need(plans_[i].plan, peak(i)); }
     void count_kept(int64_t besides) { besides_ = std::max<int64_t>(0, besides); }
+    // Too far above a budget for it to be worth lowering the plan.
+    bool is_far(const Plan& plan, int64_t bytes) const { return is_far(peak_bytes(joint_.schedule, plan), bytes); }
     size_t first_dearer_than(int64_t cost) const {
       size_t i = 0;
       while (i + 1 < size() && plans_[i].plan.cost < cost) ++i;
@@ -121,13 +129,14 @@ class Budget final : public sdk::Partitioner {
         p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound(plan, peak)) / kPicoseconds / p_.step_seconds;
     }
     // A plan that fits, or size(): none does. Costs rise along the row, and exact peaks fall on the whole, but not from each
-    // plan to the next. Lowering a plan takes as long as compiling it, so every ninth is looked at, but for those whose
-    // simulated peak is far above; before the first of them that fits every third, and then each. A larger budget never finds a
-    // plan of a higher cost: it begins where the smaller one begins, or before, and stops where that one stops, or before.
+    // plan to the next. Lowering a plan takes as long as compiling it: of a large graph every ninth is looked at, but for those
+    // whose simulated peak is far above; before the first of them that fits every third, and then each. A larger budget never
+    // finds a plan of a higher cost: it begins where the smaller one begins, or before, and stops where that one stops, or
+    // before.
     size_t first_within(int64_t bytes, size_t from = 0) {
       size_t to = size();
-      while (from + kStride < to && simulated(from + kStride - 1) > kFar * static_cast<double>(bytes)) from += kStride;
-      for (const size_t stride : {kStride, kStride / 3, size_t{1}}) {
+      while (from + kStride < to && is_far(from, from + kStride, bytes)) from += kStride;
+      for (size_t stride = stride_; stride > 0; stride /= 3) {
         size_t at = std::min(from + stride, to) - 1;
         while (need(at) > bytes) {
           if (at + 1 == size()) return size();
@@ -140,7 +149,10 @@ class Budget final : public sdk::Partitioner {
     }
     // For a budget that nothing fits: of the plans with the smallest simulated peaks.
     size_t smallest() {
-      for (size_t i = size() - std::min(size(), kStride); i < size(); ++i) (void)peak(i);
+      std::vector<size_t> by_bytes(size());
+      std::iota(by_bytes.begin(), by_bytes.end(), 0);
+      std::stable_sort(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return plans_[a].bytes < plans_[b].bytes; });
+      for (size_t i = 0; i < std::min(size(), kStride); ++i) (void)peak(by_bytes[i]);
       return std::min_element(peaks_.begin(), peaks_.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
           ->first;
     }
@@ -155,11 +167,19 @@ class Budget final : public sdk::Partitioner {
           {hull_.bound(bytes), static_cast<double>(where_halves_meet_.at(bytes)), static_cast<double>(at_products_.at(bytes))});
     }
 
-    double simulated(size_t i) const { return static_cast<double>(plans_[i].bytes + joint_.output_bytes); }
+    bool is_far(int64_t simulated, int64_t bytes) const {
+      return static_cast<double>(simulated + joint_.output_bytes) > kFar * static_cast<double>(bytes);
+    }
+    bool is_far(size_t from, size_t to, int64_t bytes) const {
+      return std::all_of(plans_.begin() + static_cast<ptrdiff_t>(from), plans_.begin() + static_cast<ptrdiff_t>(to),
+                         [&](const Candidate& c) { return is_far(c.bytes, bytes); });
+    }
 
     static constexpr size_t kStride = 9;
+    static constexpr size_t kSmall = 1000, kMedium = 3000;  // nodes: each plan, or every third, is lowered in milliseconds
     static constexpr double kFar = 1.3;  // times a budget; simulated peaks, which guess what is fused, are within a quarter
     tsr_partition& p_;
+    const size_t stride_;  // 9, 3 or 1
     const Joint joint_;
     Hull hull_;
     Bound where_halves_meet_, at_products_;
@@ -194,8 +214,10 @@ class Budget final : public sdk::Partitioner {
     p.budget_bytes = most - freed;  // the host holds the compiled program to it
     choice.count_kept(most - all.saved_bytes);
     const Plan& usual = choice.usual();
-    const int64_t usual_peak = choice.peak(usual);
-    if (choice.need(usual, usual_peak) <= p.budget_bytes) return choice.give(usual, usual_peak);
+    if (!choice.is_far(usual, p.budget_bytes)) {
+      const int64_t usual_peak = choice.peak(usual);
+      if (choice.need(usual, usual_peak) <= p.budget_bytes) return choice.give(usual, usual_peak);
+    }
     size_t i = choice.first_within(p.budget_bytes, choice.first_dearer_than(usual.cost));
     if (i == choice.size()) i = choice.smallest();
     choice.give(choice.plan(i), choice.peak(i));
