@@ -2,16 +2,20 @@
 #include "candidates.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "chain.hpp"
+#include "closure.hpp"
 
 namespace tessera::remat {
 
 namespace {
 
-constexpr double kNear = 1.3;  // times a peak: what simulated ones may be off
-constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kJointsOfCuts = 8, kOfChain = 96;
+constexpr double kAnyPrice = 1e9;  // picoseconds a byte: whatever it takes
+constexpr double kNear = 1.3;      // times a peak: what simulated ones may be off
+constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kJointsOfCuts = 8, kThresholds = 6, kOfChain = 96;
 
 class Search {
  public:
@@ -36,7 +40,12 @@ class Search {
     for (Plan& plan : chain_plans(p_, s_, separators_, kOfChain)) add(std::move(plan));
     keep_the_best();
     thin(most);
-    if (measure_ == Measure::kPeak) add_what_keeps_less(whole);
+    if (measure_ == Measure::kPeak) {
+      add_what_keeps_less(whole);
+      add_what_costs_little();
+      std::stable_sort(found_.begin(), found_.end(),
+                       [](const Candidate& x, const Candidate& y) { return x.plan.cost < y.plan.cost; });
+    }
     if (hull) *hull = std::move(whole);
     return std::move(found_);
   }
@@ -88,17 +97,47 @@ class Search {
       if (plan.saved_bytes >= least_kept) continue;
       least_kept = plan.saved_bytes;
       const int64_t bytes = peak_bytes(s_, plan);
-      int64_t least = bytes;  // of those that cost no more
-      for (const Candidate& c : found_)
-        if (c.plan.cost <= plan.cost) least = std::min(least, c.bytes);
-      if (static_cast<double>(bytes) > kNear * static_cast<double>(least)) continue;
+      if (is_far_above(bytes, plan.cost)) continue;
       const auto worse = [&](const Candidate& c) {
         return c.plan.cost <= plan.cost && c.bytes <= bytes && c.plan.saved_bytes <= plan.saved_bytes;
       };
       if (std::none_of(found_.begin(), found_.end(), worse)) found_.push_back({plan, bytes});
     }
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Candidate& x, const Candidate& y) { return x.plan.cost < y.plan.cost; });
+  }
+
+  // Of every layer all is computed again that costs no more than a threshold, where less is kept for it. The simulation sees
+  // no use in computing again what is read at once where the halves meet; once fused with its reader, it takes no memory at
+  // all. Thresholds lie where costs are furthest apart, as those of products and of what stands between them.
+  void add_what_costs_little() {
+    std::vector<int64_t> costs;
+    for (const Node& n : p_.nodes)
+      if (!n.must_save && !n.must_recompute) costs.push_back(n.cost);
+    std::sort(costs.begin(), costs.end());
+    costs.erase(std::unique(costs.begin(), costs.end()), costs.end());
+    std::vector<std::pair<double, int64_t>> gaps;  // how many times the next cost is, negative; and the threshold below it
+    for (size_t i = 0; i < costs.size(); ++i)
+      gaps.emplace_back(i + 1 == costs.size()
+                            ? -HUGE_VAL
+                            : -static_cast<double>(costs[i + 1]) / static_cast<double>(std::max<int64_t>(1, costs[i])),
+                        costs[i]);
+    std::sort(gaps.begin(), gaps.end());
+    if (gaps.size() > kThresholds) gaps.resize(kThresholds);
+    for (const auto& [ratio, threshold] : gaps) {
+      std::vector<uint8_t> keep;
+      for (const Node& n : p_.nodes) keep.push_back(n.cost > threshold && !n.must_recompute);
+      Plan plan = minimum_closure(p_, kAnyPrice, keep);
+      const int64_t bytes = peak_bytes(s_, plan);
+      const auto same = [&](const Candidate& c) { return c.plan.recompute == plan.recompute; };
+      if (!is_far_above(bytes, plan.cost) && std::none_of(found_.begin(), found_.end(), same))
+        found_.push_back({std::move(plan), bytes});
+    }
+  }
+
+  // Than the peaks of plans that cost no more.
+  bool is_far_above(int64_t bytes, int64_t cost) const {
+    return std::any_of(found_.begin(), found_.end(), [&](const Candidate& c) {
+      return c.plan.cost <= cost && static_cast<double>(bytes) > kNear * static_cast<double>(c.bytes);
+    });
   }
 
   // Leaves out plans whose bytes lie close to those of others.

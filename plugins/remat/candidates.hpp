@@ -19,8 +19,8 @@ struct Candidate {
 
 // Plans of which none is worse than another in both cost and bytes, at most `most`; and, where bytes are a simulated peak,
 // minimum cuts of one price per byte, and two of them joined, that keep less than each of these that costs no more, with a peak
-// not far above. By ascending cost. They do not depend on a budget: the first of them that fits one is also there for every
-// larger budget, which keeps cost a falling function of it.
+// not far above, and a few plans that compute again all that costs little. By ascending cost. They do not depend on a budget:
+// the first of them that fits one is also there for every larger budget, which keeps cost a falling function of it.
 //
 // One price per byte finds what is best to keep, but not how much memory computing again holds: the cheapest plan that keeps
 // little computes the whole forward half again at once. So for every k the search keeps each k-th separator too, which bounds
