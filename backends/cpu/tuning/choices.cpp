@@ -32,9 +32,9 @@ const std::string& machine() {
 
 Choices::Choices(std::string directory, const Isa& isa) : kept_(std::move(directory), "cpu"), isa_(isa.name) {}
 
-std::string Choices::key(std::string_view problem) const {
+std::string Choices::holds_for() const {
   return "tessera cpu tuning 1 build " TSR_PLUGIN_VERSION "\n" + machine() + "isa " + isa_ + " threads " +
-         std::to_string(std::max(1, sdk::host().core->num_threads())) + "\n" + std::string(problem);
+         std::to_string(std::max(1, sdk::host().core->num_threads())) + "\n";
 }
 
 }  // namespace cpu

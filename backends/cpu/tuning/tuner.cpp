@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "conv.hpp"
 #include "conv_shape.hpp"
@@ -149,6 +150,7 @@ std::unique_ptr<sdk::Kernel> Tuner::make_way(const sdk::Compile& c, const std::s
 
 void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Budget& budget) {
   std::set<std::string> seen;
+  bool told = false;
   size_t done = 0;
   for (const sdk::Compile* c : requests) {
     sdk::progress("measuring algorithms", done++, requests.size());
@@ -156,6 +158,7 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
     try {
       const std::string problem = problem_of(*c, most_winograd_, strassen_);
       if (!seen.insert(problem).second || choices_.find(problem)) continue;
+      if (!std::exchange(told, true)) sdk::log("autotuning", "cpu: what is decided here holds for\n" + choices_.holds_for());
       if (budget.spent()) {
         sdk::log("autotuning", "cpu: the budget of max_autotune_seconds is spent; predicted: " + problem);
         continue;
