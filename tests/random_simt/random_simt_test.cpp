@@ -132,7 +132,7 @@ TEST_CASE("random graphs as text give the bits of their programs") {
   const Counts c = run_seeds({{"programs", programs("32", false)},
                               {"text, 32 lanes, fused", text_on_sim("32", true)},
                               {"text, 64 lanes", text_on_sim("64", false)}},
-                             share_of(30));
+                             std::max<size_t>(share_of(30), 5));  // of few seeds, more than one gives no graph
   if (!of_the_suite()) return;
   CHECK(c.graphs > share_of(12));
 }
