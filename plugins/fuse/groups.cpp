@@ -16,11 +16,10 @@ void add_once(std::vector<T>& list, const T& x) {
 }  // namespace
 
 Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies, const Groups* before)
-    : g_(g), options_(options), copies_(std::move(copies)) {
+    : g_(g), options_(options), copies_(std::move(copies)), known_(before ? before->known_ : std::make_shared<Known>()) {
   read_nodes(region);
-  std::unordered_map<std::string, uint32_t> classes;
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    classify(i, classes);
+    classify(i);
     Group group;
     group.items = {i};
     int calls = -1;
@@ -77,11 +76,12 @@ bool Groups::ask_backend(uint32_t item, const Groups* before) {
   return !claimed.empty();
 }
 
-void Groups::classify(uint32_t item, std::unordered_map<std::string, uint32_t>& classes) {
+void Groups::classify(uint32_t item) {
   std::string key = kit::structure_key(piece({item}), /*within_graph=*/true);
-  if (key.empty()) key = "node " + std::to_string(item);  // like no other
+  if (key.empty()) key = "node " + std::to_string(nodes_[item].id);  // like no other
   key += std::to_string(nodes_[item].marks());
-  class_.push_back(classes.try_emplace(std::move(key), static_cast<uint32_t>(classes.size())).first->second);
+  const auto next = static_cast<uint32_t>(known_->classes.size());
+  class_.push_back(known_->classes.try_emplace(std::move(key), next).first->second);
 }
 
 // Equal keys, equal pieces.
@@ -115,14 +115,14 @@ std::string Groups::key_of(const std::vector<uint32_t>& items) const {
 }
 
 const Groups::Trial& Groups::try_group(const std::vector<uint32_t>& items) const {
-  const auto [at, fresh] = trials_.try_emplace(key_of(items));
+  const auto [at, fresh] = known_->trials.try_emplace(key_of(items));
   if (!fresh) return at->second;
   try {
     const kit::Piece p = piece(items);
     at->second.buffers = p.inputs.size() + p.outputs.size();
-    if (items.size() == 1 || at->second.buffers <= options_.max_buffers) at->second.fit = fits_.of(p);
+    if (items.size() == 1 || at->second.buffers <= options_.max_buffers) at->second.fit = known_->fits.of(p);
   } catch (...) {
-    trials_.erase(at);
+    known_->trials.erase(at);
     throw;
   }
   return at->second;
@@ -341,7 +341,7 @@ bool Groups::could_take(uint32_t b, const std::vector<uint32_t>& items) const {
   int heavy = groups_[b].heavy;
   for (const uint32_t i : items) heavy += std::max(0, calls_[i]);
   const kit::Piece p = piece(all);
-  const kit::Fit fit = fits_.of(p);
+  const kit::Fit fit = known_->fits.of(p);
   return fit.why.empty() ? fit.calls <= heavy : kit::sweep_of(p).has_value();
 }
 
@@ -387,14 +387,14 @@ bool Groups::join_sweep(uint32_t a, uint32_t b) {
 }
 
 bool Groups::takes_sweep(const std::vector<uint32_t>& items, const std::string& backend) {
-  const auto [at, fresh] = taken_.try_emplace(key_of(items) + "sweep " + backend, false);
+  const auto [at, fresh] = known_->taken.try_emplace(key_of(items) + "sweep " + backend, false);
   if (!fresh) return at->second;
   const kit::Piece p = piece(items);
   return at->second = p.inputs.size() + p.outputs.size() <= options_.max_buffers && kit::sweep_of(p) && ask(p, backend);
 }
 
 bool Groups::takes_parts(const std::vector<uint32_t>& items, const kit::Piece& p, const std::string& backend) {
-  const auto [at, fresh] = taken_.try_emplace(key_of(items) + "parts " + backend, false);
+  const auto [at, fresh] = known_->taken.try_emplace(key_of(items) + "parts " + backend, false);
   if (fresh) at->second = ask(p, backend);
   return at->second;
 }

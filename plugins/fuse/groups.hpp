@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -45,7 +46,7 @@ struct Group {
 
 class Groups {
  public:
-  // `before`: of the same region, in front of what made the copies; what backends take of its nodes is not asked again.
+  // `before`: of the same region, in front of what made the copies; what was found of its nodes and groups is not asked again.
   Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies = {}, const Groups* before = nullptr);
   // The graph must be as it was when this was made.
   void grow();
@@ -87,9 +88,16 @@ class Groups {
     kit::Fit fit;
     size_t buffers = 0;
   };
+  // What was found so far, whichever nodes the groups are of.
+  struct Known {
+    kit::FitCache fits;
+    std::unordered_map<std::string, uint32_t> classes;  // of nodes: they do the same to operands of the same types
+    std::unordered_map<std::string, Trial> trials;      // by key_of()
+    std::unordered_map<std::string, bool> taken;        // by key_of(), kind of group and backend
+  };
   void read_nodes(tsr_id region);
   bool ask_backend(uint32_t item, const Groups* before);
-  void classify(uint32_t item, std::unordered_map<std::string, uint32_t>& classes);
+  void classify(uint32_t item);
   std::string key_of(const std::vector<uint32_t>& items) const;
   const Trial& try_group(const std::vector<uint32_t>& items) const;
   bool may_join(uint32_t producer, uint32_t consumer) const;
@@ -113,17 +121,15 @@ class Groups {
   sdk::Graph g_;
   FuseOptions options_;
   Copies copies_;
-  mutable kit::FitCache fits_;
+  const std::shared_ptr<Known> known_;
   std::vector<sdk::Node> nodes_;
   std::vector<uint32_t> position_;                // of a node, by its id
   std::vector<std::vector<uint32_t>> producers_;  // by position: of its operands
   std::vector<std::vector<Operand>> operands_;
   std::vector<std::vector<std::vector<uint32_t>>> users_;  // by position and result; kNone: outside of this region
-  std::vector<uint32_t> class_;       // by position: nodes of one class do the same to operands of the same types
+  std::vector<uint32_t> class_;       // by position
   std::vector<std::string> claimed_;  // by position: the backend that could fuse it, or empty
-  mutable std::unordered_map<std::string, Trial> trials_;  // by key_of()
-  std::unordered_map<std::string, bool> taken_;            // by key_of(), kind of group and backend
-  mutable std::vector<uint32_t> seen_;                     // by group: number of the last visit
+  mutable std::vector<uint32_t> seen_;  // by group: number of the last visit
   mutable uint32_t visit_ = 0;
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
