@@ -24,50 +24,78 @@ using Network = boost::adjacency_list<
 // Sums of finite capacities stay far below: costs are picoseconds of one step.
 constexpr int64_t kForbidden = std::numeric_limits<int64_t>::max() / 16;
 
-void connect(Network& net, size_t from, size_t to, int64_t capacity) {
-  if (capacity <= 0) return;
-  const auto there = boost::add_edge(from, to, net).first, back = boost::add_edge(to, from, net).first;
-  boost::put(boost::edge_capacity, net, there, capacity);
-  boost::put(boost::edge_capacity, net, back, int64_t{0});
-  boost::put(boost::edge_reverse, net, there, back);
-  boost::put(boost::edge_reverse, net, back, there);
-}
+// One problem as a network. It is built once for cuts at many prices: only capacities change.
+class Cuts {
+ public:
+  explicit Cuts(const Problem& p) : p_(p), first_node_(p.values.size()), net_(first_node_ + p.nodes.size() + 2) {
+    // Vertices: values, then nodes, source, sink. What is on the source's side of the cut is true.
+    const size_t source = this->source(), sink = source + 1;
+    for (size_t v = 0; v < p.values.size(); ++v) {
+      if (p.values[v].read) connect(source, v, kForbidden);
+      of_values_.push_back(connect(v, first_node_ + p.values[v].node, 0));
+    }
+    for (size_t n = 0; n < p.nodes.size(); ++n) {
+      of_nodes_.push_back(connect(first_node_ + n, sink, 0));
+      for (const uint32_t v : p.nodes[n].inputs) connect(first_node_ + n, v, kForbidden);
+    }
+  }
+
+  Plan at(const std::vector<int64_t>& price, const std::vector<int64_t>& cost, const std::vector<uint8_t>& keep) {
+    const auto capacity = boost::get(boost::edge_capacity, net_);
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      const Node& node = p_.nodes[p_.values[v].node];
+      capacity[of_values_[v]] = node.must_recompute && !node.must_save ? kForbidden : price[v];
+    }
+    for (size_t n = 0; n < p_.nodes.size(); ++n) {
+      const bool kept = p_.nodes[n].must_save || (!keep.empty() && keep[n] && !p_.nodes[n].must_recompute);
+      // A node that costs nothing still costs something more than not running it.
+      capacity[of_nodes_[n]] = kept ? kForbidden : std::max<int64_t>(cost[n], 1);
+    }
+    boost::boykov_kolmogorov_max_flow(net_, source(), source() + 1);
+    const auto color = boost::get(boost::vertex_color, net_);
+    const auto source_side = boost::get(color, source());
+    Plan plan;
+    plan.recompute.resize(p_.nodes.size());
+    for (size_t n = 0; n < p_.nodes.size(); ++n) plan.recompute[n] = boost::get(color, first_node_ + n) == source_side;
+    complete(p_, plan);
+    return plan;
+  }
+
+  // Prices are `per_byte` times the bytes, costs those of the problem.
+  Plan at(double per_byte, const std::vector<uint8_t>& keep) {
+    std::vector<int64_t> price, cost;
+    for (const Value& v : p_.values)
+      price.push_back(static_cast<int64_t>(std::min(std::llround(per_byte * static_cast<double>(v.bytes)), 1LL << 52)));
+    for (const Node& n : p_.nodes) cost.push_back(n.cost);
+    return at(price, cost, keep);
+  }
+
+ private:
+  size_t source() const { return first_node_ + p_.nodes.size(); }
+
+  Traits::edge_descriptor connect(size_t from, size_t to, int64_t capacity) {
+    const auto there = boost::add_edge(from, to, net_).first, back = boost::add_edge(to, from, net_).first;
+    boost::put(boost::edge_capacity, net_, there, capacity);
+    boost::put(boost::edge_capacity, net_, back, int64_t{0});
+    boost::put(boost::edge_reverse, net_, there, back);
+    boost::put(boost::edge_reverse, net_, back, there);
+    return there;
+  }
+
+  const Problem& p_;
+  const size_t first_node_;
+  Network net_;
+  std::vector<Traits::edge_descriptor> of_values_, of_nodes_;
+};
 
 }  // namespace
 
 Plan minimum_closure(const Problem& p, const std::vector<int64_t>& price, const std::vector<int64_t>& cost,
                      const std::vector<uint8_t>& keep) {
-  // Vertices: values, then nodes, source, sink. What is on the source's side of the cut is true.
-  const size_t first_node = p.values.size(), source = first_node + p.nodes.size(), sink = source + 1;
-  Network net(sink + 1);
-  for (size_t v = 0; v < p.values.size(); ++v) {
-    if (p.values[v].read) connect(net, source, v, kForbidden);
-    const Node& node = p.nodes[p.values[v].node];
-    connect(net, v, first_node + p.values[v].node, node.must_recompute && !node.must_save ? kForbidden : price[v]);
-  }
-  for (size_t n = 0; n < p.nodes.size(); ++n) {
-    const bool kept = p.nodes[n].must_save || (!keep.empty() && keep[n] && !p.nodes[n].must_recompute);
-    // A node that costs nothing still costs something more than not running it.
-    connect(net, first_node + n, sink, kept ? kForbidden : std::max<int64_t>(cost[n], 1));
-    for (const uint32_t v : p.nodes[n].inputs) connect(net, first_node + n, v, kForbidden);
-  }
-  boost::boykov_kolmogorov_max_flow(net, source, sink);
-  const auto color = boost::get(boost::vertex_color, net);
-  const auto source_side = boost::get(color, source);
-  Plan plan;
-  plan.recompute.resize(p.nodes.size());
-  for (size_t n = 0; n < p.nodes.size(); ++n) plan.recompute[n] = boost::get(color, first_node + n) == source_side;
-  complete(p, plan);
-  return plan;
+  return Cuts(p).at(price, cost, keep);
 }
 
-Plan minimum_closure(const Problem& p, double per_byte, const std::vector<uint8_t>& keep) {
-  std::vector<int64_t> price, cost;
-  for (const Value& v : p.values)
-    price.push_back(static_cast<int64_t>(std::min(std::llround(per_byte * static_cast<double>(v.bytes)), 1LL << 52)));
-  for (const Node& n : p.nodes) cost.push_back(n.cost);
-  return minimum_closure(p, price, cost, keep);
-}
+Plan minimum_closure(const Problem& p, double per_byte, const std::vector<uint8_t>& keep) { return Cuts(p).at(per_byte, keep); }
 
 double lagrangian(const Plan& plan, double per_byte) {
   return static_cast<double>(plan.cost) + per_byte * static_cast<double>(plan.saved_bytes);
@@ -83,7 +111,7 @@ namespace {
 
 class HullSearch {
  public:
-  HullSearch(const Problem& p, size_t most, const std::vector<uint8_t>& keep) : p_(p), most_(most), keep_(keep) {}
+  HullSearch(const Problem& p, size_t most, const std::vector<uint8_t>& keep) : p_(p), most_(most), keep_(keep), cuts_(p) {}
 
   Hull run() {
     const Plan first = cut(0);
@@ -99,7 +127,7 @@ class HullSearch {
 
  private:
   Plan cut(double price) {
-    Plan plan = minimum_closure(p_, price, keep_);
+    Plan plan = cuts_.at(price, keep_);
     hull_.prices.push_back(price);
     // Rounding of a price to picoseconds moves the value by half of one per value at most.
     hull_.values.push_back(lagrangian(plan, price) - 0.5 * static_cast<double>(p_.values.size()) -
@@ -123,6 +151,7 @@ class HullSearch {
   const Problem& p_;
   const size_t most_;
   const std::vector<uint8_t>& keep_;
+  Cuts cuts_;
   Hull hull_;
 };
 

@@ -12,6 +12,8 @@ class Sweep {
   Sweep(const Schedule& s, const Plan& plan) : s_(s), plan_(plan), copied_(s.item_of.size(), 0) {
     const size_t values = s.bytes.size();
     last_.assign(2 * values, 0);
+    steps_.reserve(2 * s.items.size());
+    written_.reserve(2 * values);
     made_.assign(2 * values, 0);
     in_memory_.assign(2 * values, 0);
     find_live_originals();
@@ -27,22 +29,13 @@ class Sweep {
   }
 
   int64_t peak() const {
-    std::vector<std::vector<size_t>> dying(steps_.size());
-    for (const auto& written : written_)
-      if (last_[written.instance] > written.step) dying[last_[written.instance]].push_back(written.instance);
-    int64_t now = 0, most = 0;
-    size_t next = 0;
-    for (uint32_t t = 0; t < steps_.size(); ++t) {
-      int64_t passing = 0;  // written and never read
-      for (; next < written_.size() && written_[next].step == t; ++next) {
-        const int64_t bytes = bytes_of(written_[next].instance);
-        now += bytes;
-        if (last_[written_[next].instance] <= t) passing += bytes;
-      }
-      most = std::max(most, now);
-      now -= passing;
-      for (const size_t instance : dying[t]) now -= bytes_of(instance);
+    std::vector<int64_t> change(steps_.size() + 1, 0);
+    for (const auto& [instance, step] : written_) {
+      change[step] += bytes_of(instance);
+      change[std::max(last_[instance], step) + 1] -= bytes_of(instance);
     }
+    int64_t now = 0, most = 0;
+    for (const int64_t c : change) most = std::max(most, now += c);
     return most;
   }
 
@@ -72,22 +65,22 @@ class Sweep {
   }
 
   void copies_for(const Item& reader) {
-    std::vector<uint32_t> missing;
-    std::vector<const Item*> stack{&reader};
-    while (!stack.empty()) {
-      const Item& x = *stack.back();
-      stack.pop_back();
+    missing_.clear();
+    stack_.assign(1, &reader);
+    while (!stack_.empty()) {
+      const Item& x = *stack_.back();
+      stack_.pop_back();
       for (const uint32_t v : x.reads) {
         if (!again(v)) continue;
         const uint32_t item = writer_of(v), node = s_.items[item].node;
         if (copied_[node]) continue;
         copied_[node] = 1;
-        missing.push_back(item);
-        stack.push_back(&s_.items[item]);
+        missing_.push_back(item);
+        stack_.push_back(&s_.items[item]);
       }
     }
-    std::sort(missing.begin(), missing.end());
-    for (const uint32_t item : missing) run(item, true);
+    std::sort(missing_.begin(), missing_.end());
+    for (const uint32_t item : missing_) run(item, true);
   }
 
   // `late`: in the backward half, where copies are read and, by a node of the forward half, written.
@@ -120,6 +113,8 @@ class Sweep {
   Stretches stretches_;
   std::vector<uint32_t> writers_, steps_, last_;
   std::vector<Written> written_;
+  std::vector<uint32_t> missing_;  // items, of one reader
+  std::vector<const Item*> stack_;
 };
 
 }  // namespace
