@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include "chain.hpp"
@@ -16,6 +17,25 @@ namespace {
 constexpr double kAnyPrice = 1e9;  // picoseconds a byte: whatever it takes
 constexpr double kNear = 1.3;      // times a peak: what simulated ones may be off
 constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kJointsOfCuts = 8, kThresholds = 6, kOfChain = 96;
+
+// Costs behind which the next one is furthest away, as those of products and of what stands between them; the furthest first.
+std::vector<int64_t> thresholds(const Problem& p) {
+  std::vector<int64_t> costs;
+  for (const Node& n : p.nodes)
+    if (!n.must_save && !n.must_recompute) costs.push_back(n.cost);
+  std::sort(costs.begin(), costs.end());
+  costs.erase(std::unique(costs.begin(), costs.end()), costs.end());
+  std::vector<std::pair<double, int64_t>> gaps;  // how many times the next cost is, negative; and the one below it
+  for (size_t i = 0; i < costs.size(); ++i)
+    gaps.emplace_back(i + 1 == costs.size()
+                          ? -HUGE_VAL
+                          : -static_cast<double>(costs[i + 1]) / static_cast<double>(std::max<int64_t>(1, costs[i])),
+                      costs[i]);
+  std::sort(gaps.begin(), gaps.end());
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < std::min(gaps.size(), kThresholds); ++i) out.push_back(gaps[i].second);
+  return out;
+}
 
 class Search {
  public:
@@ -83,12 +103,18 @@ class Search {
       for (size_t at = step - 1; at < count; at += step) add(joined(found_[i].plan, found_[i + 1].plan, at));
   }
 
+  // The plans, and what joining each with the next one at some separators gives.
+  std::vector<Plan> joined_pairs(const std::vector<Plan>& plans) const {
+    std::vector<Plan> out = plans;
+    const size_t count = separators_.nodes.size(), step = std::max<size_t>(1, count / kJointsOfCuts);
+    for (size_t i = 0; i + 1 < plans.size(); ++i)
+      for (size_t at = step - 1; at < count; at += step) out.push_back(joined(plans[i], plans[i + 1], at));
+    return out;
+  }
+
   // Peaks are simulated, and a plan that keeps less than all cheaper ones may have a lower one when it is lowered.
   void add_what_keeps_less(const Hull& whole) {
-    std::vector<Plan> plans = whole.plans;
-    const size_t count = separators_.nodes.size(), step = std::max<size_t>(1, count / kJointsOfCuts);
-    for (size_t i = 0; i + 1 < whole.plans.size(); ++i)
-      for (size_t at = step - 1; at < count; at += step) plans.push_back(joined(whole.plans[i], whole.plans[i + 1], at));
+    std::vector<Plan> plans = joined_pairs(whole.plans);
     std::stable_sort(plans.begin(), plans.end(), [](const Plan& x, const Plan& y) {
       return x.cost != y.cost ? x.cost < y.cost : x.saved_bytes < y.saved_bytes;
     });
@@ -107,29 +133,19 @@ class Search {
 
   // Of every layer all is computed again that costs no more than a threshold, where less is kept for it. The simulation sees
   // no use in computing again what is read at once where the halves meet; once fused with its reader, it takes no memory at
-  // all. Thresholds lie where costs are furthest apart, as those of products and of what stands between them.
+  // all. Two of these plans are joined like others.
   void add_what_costs_little() {
-    std::vector<int64_t> costs;
-    for (const Node& n : p_.nodes)
-      if (!n.must_save && !n.must_recompute) costs.push_back(n.cost);
-    std::sort(costs.begin(), costs.end());
-    costs.erase(std::unique(costs.begin(), costs.end()), costs.end());
-    std::vector<std::pair<double, int64_t>> gaps;  // how many times the next cost is, negative; and the threshold below it
-    for (size_t i = 0; i < costs.size(); ++i)
-      gaps.emplace_back(i + 1 == costs.size()
-                            ? -HUGE_VAL
-                            : -static_cast<double>(costs[i + 1]) / static_cast<double>(std::max<int64_t>(1, costs[i])),
-                        costs[i]);
-    std::sort(gaps.begin(), gaps.end());
-    if (gaps.size() > kThresholds) gaps.resize(kThresholds);
-    for (const auto& [ratio, threshold] : gaps) {
+    std::vector<Plan> plans;
+    for (const int64_t threshold : thresholds(p_)) {
       std::vector<uint8_t> keep;
       for (const Node& n : p_.nodes) keep.push_back(n.cost > threshold && !n.must_recompute);
-      Plan plan = minimum_closure(p_, kAnyPrice, keep);
+      plans.push_back(minimum_closure(p_, kAnyPrice, keep));
+    }
+    std::sort(plans.begin(), plans.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
+    for (const Plan& plan : joined_pairs(plans)) {
       const int64_t bytes = peak_bytes(s_, plan);
       const auto same = [&](const Candidate& c) { return c.plan.recompute == plan.recompute; };
-      if (!is_far_above(bytes, plan.cost) && std::none_of(found_.begin(), found_.end(), same))
-        found_.push_back({std::move(plan), bytes});
+      if (!is_far_above(bytes, plan.cost) && std::none_of(found_.begin(), found_.end(), same)) found_.push_back({plan, bytes});
     }
   }
 
@@ -163,6 +179,35 @@ class Search {
 
 std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, Measure measure, size_t most, Hull* hull) {
   return Search(problem, schedule, measure).run(most, hull);
+}
+
+std::vector<Plan> plans_of_kinds(const Problem& p, size_t most) {
+  using Kind = std::pair<int64_t, int64_t>;  // cost, bytes
+  std::vector<Kind> kind_of;
+  for (const Node& n : p.nodes) kind_of.emplace_back(n.cost, 0);
+  for (const Value& v : p.values) kind_of[v.node].second += v.bytes;
+  std::map<Kind, int64_t> bytes;
+  for (size_t n = 0; n < p.nodes.size(); ++n)
+    if (!p.nodes[n].must_save && !p.nodes[n].must_recompute && kind_of[n].second > 0) bytes[kind_of[n]] += kind_of[n].second;
+  std::vector<std::pair<int64_t, Kind>> kinds;
+  for (const auto& [kind, sum] : bytes) kinds.emplace_back(-sum, kind);
+  std::sort(kinds.begin(), kinds.end());
+  if (kinds.size() > most) kinds.resize(most);
+  // Those of the furthest gap but one: the furthest lies behind all of them.
+  const std::vector<int64_t> gaps = thresholds(p);
+  const int64_t little = gaps.empty() ? 0 : gaps[std::min<size_t>(1, gaps.size() - 1)];
+  std::vector<Plan> out;
+  for (const auto& [sum, kind] : kinds)
+    for (const bool alone : {true, false}) {
+      if (!alone && kind.first > little) continue;
+      std::vector<uint8_t> keep;
+      for (size_t n = 0; n < p.nodes.size(); ++n) {
+        const bool of_it = kind_of[n] == kind;
+        keep.push_back(!p.nodes[n].must_recompute && (alone ? !of_it : of_it || p.nodes[n].cost > little));
+      }
+      out.push_back(minimum_closure(p, kAnyPrice, keep));
+    }
+  return out;
 }
 
 }  // namespace tessera::remat

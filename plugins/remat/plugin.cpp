@@ -2,25 +2,17 @@
 // The partitioners: save_all, recompute_all, policy, min_cut and budget.
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
-#include <vector>
 
-#include "bound.hpp"
-#include "candidates.hpp"
-#include "fill.hpp"
-#include "joint.hpp"
+#include "choice.hpp"
+#include "closure.hpp"
 
 namespace tessera::remat {
 namespace {
 
-constexpr size_t kMostPlans = 64;
 constexpr size_t kFilled = 8;  // plans that keep too much, from which one that keeps just enough is looked for
-
-// Picoseconds that keeping a byte takes: it is written in the forward half and read in the backward half.
-double price_of_a_byte(const tsr_partition& p) { return 2 * p.seconds_per_byte * kPicoseconds; }
 
 void no_budget(const char* name, const tsr_partition& p) {
   if (p.budget_bytes < 0 && p.budget_fraction >= 1) return;
@@ -73,135 +65,27 @@ class MinCut final : public sdk::Partitioner {
 class Budget final : public sdk::Partitioner {
   const char* summary() const override { return "Computes as little again as a budget of memory at the peak allows."; }
 
-  // The plans of one graph, with the peaks that the host has found for them.
-  class Choice {
-   public:
-    Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Measure measure)
-        : p_(p),
-          stride_(p.num_nodes <= kSmall    ? 1
-                  : p.num_nodes <= kMedium ? 3
-                                           : kStride),
-          joint_(make_joint(g, p, options)) {
-      const size_t most = measure == Measure::kPeak ? kMostPlans : SIZE_MAX;
-      plans_ = candidates(joint_.problem, joint_.schedule, measure, most, &hull_);
-      usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
-      complete(joint_.problem, all_);
-      where_halves_meet_ = lower_bound(joint_.problem, joint_.schedule, false);
-      at_products_ = lower_bound(joint_.problem, joint_.schedule, true);
-    }
-    size_t size() const { return plans_.size(); }
-    const Plan& usual() const { return usual_; }
-    const Plan& all() const { return all_; }  // keeps everything that may be kept
-    const Plan& plan(size_t i) const { return plans_[i].plan; }
-
-    int64_t peak(const Plan& plan) {
-      std::vector<uint8_t> in_backward(p_.in_backward, p_.in_backward + p_.num_nodes);
-      tsr_partition trial = p_;
-      trial.in_backward = in_backward.data();
-      put(joint_, plan, trial);
-      int64_t bytes = 0;
-      sdk::check(p_.evaluate(p_.host, in_backward.data(), &bytes, nullptr));
-      return bytes;
-    }
-    int64_t peak(size_t i) {
-      const auto [at, fresh] = peaks_.try_emplace(i, 0);
-      if (fresh) at->second = peak(plans_[i].plan);
-      return at->second;
-    }
-    Plan fill_up(const Plan& plan, int64_t kept) const { return fill(joint_.problem, plan, kept); }
-    // Bytes of which a plan takes no more than a budget has: its peak, or what it keeps and `besides`.
-    int64_t need(const Plan& plan, int64_t peak) const {
-      return besides_ < 0 ? peak : std::max(peak, plan.saved_bytes + besides_);
-    }
-    int64_t need(size_t i) { return need(plans_[i].plan, peak(i)); }
-    void count_kept(int64_t besides) { besides_ = std::max<int64_t>(0, besides); }
-    // Too far above a budget for it to be worth lowering the plan.
-    bool is_far(const Plan& plan, int64_t bytes) const { return is_far(peak_bytes(joint_.schedule, plan), bytes); }
-    size_t first_dearer_than(int64_t cost) const {
-      size_t i = 0;
-      while (i + 1 < size() && plans_[i].plan.cost < cost) ++i;
-      return i;
-    }
-    void give(const Plan& plan, int64_t peak) {
-      put(joint_, plan, p_);
-      p_.peak_bytes = peak;
-      if (p_.step_seconds > 0)
-        p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound(plan, peak)) / kPicoseconds / p_.step_seconds;
-    }
-    // A plan that fits, or size(): none does. Costs rise along the row, and exact peaks fall on the whole, but not from each
-    // plan to the next. Lowering a plan takes as long as compiling it: of a large graph every ninth is looked at, but for those
-    // whose simulated peak is far above; before the first of them that fits every third, and then each. A larger budget never
-    // finds a plan of a higher cost: it begins where the smaller one begins, or before, and stops where that one stops, or
-    // before.
-    size_t first_within(int64_t bytes, size_t from = 0) {
-      size_t to = size();
-      while (from + kStride < to && is_far(from, from + kStride, bytes)) from += kStride;
-      for (size_t stride = stride_; stride > 0; stride /= 3) {
-        size_t at = std::min(from + stride, to) - 1;
-        while (need(at) > bytes) {
-          if (at + 1 == size()) return size();
-          from = at + 1;
-          at = std::min(from + stride, to) - 1;
-        }
-        to = at + 1;
-      }
-      return to - 1;
-    }
-    // For a budget that nothing fits: of the plans with the smallest simulated peaks.
-    size_t smallest() {
-      std::vector<size_t> by_bytes(size());
-      std::iota(by_bytes.begin(), by_bytes.end(), 0);
-      std::stable_sort(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return plans_[a].bytes < plans_[b].bytes; });
-      for (size_t i = 0; i < std::min(size(), kStride); ++i) (void)peak(by_bytes[i]);
-      return std::min_element(peaks_.begin(), peaks_.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
-          ->first;
-    }
-
-   private:
-    // No plan of this peak computes less again: what is kept is in memory at once when the backward half begins, beside the
-    // results, and at its products beside what those read.
-    double bound(const Plan& plan, int64_t peak) const {
-      if (peak < 0) return hull_.bound(plan.saved_bytes);
-      const int64_t bytes = std::max<int64_t>(0, peak - joint_.output_bytes);
-      return std::max(
-          {hull_.bound(bytes), static_cast<double>(where_halves_meet_.at(bytes)), static_cast<double>(at_products_.at(bytes))});
-    }
-
-    bool is_far(int64_t simulated, int64_t bytes) const {
-      return static_cast<double>(simulated + joint_.output_bytes) > kFar * static_cast<double>(bytes);
-    }
-    bool is_far(size_t from, size_t to, int64_t bytes) const {
-      return std::all_of(plans_.begin() + static_cast<ptrdiff_t>(from), plans_.begin() + static_cast<ptrdiff_t>(to),
-                         [&](const Candidate& c) { return is_far(c.bytes, bytes); });
-    }
-
-    static constexpr size_t kStride = 9;
-    static constexpr size_t kSmall = 1000, kMedium = 3000;  // nodes: each plan, or every third, is lowered in milliseconds
-    static constexpr double kFar = 1.3;  // times a budget; simulated peaks, which guess what is fused, are within a quarter
-    tsr_partition& p_;
-    const size_t stride_;  // 9, 3 or 1
-    const Joint joint_;
-    Hull hull_;
-    Bound where_halves_meet_, at_products_;
-    std::vector<Candidate> plans_;
-    Plan usual_, all_;
-    int64_t besides_ = -1;
-    std::map<size_t, int64_t> peaks_;
-  };
-
   void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
     const bool of_kept = p.budget_bytes < 0 && options.get_string("share_of", "peak") == "kept";
     Choice choice(g, options, p, of_kept ? Measure::kKept : Measure::kPeak);
     if (p.budget_bytes < 0 && p.budget_fraction >= 1) return choice.give(choice.usual(), -1);
     if (of_kept) return give_share_of_kept(choice, p);
     if (p.budget_bytes < 0) return give_share(choice, p);
+    give_within(choice, p);
+  }
+
+  static void give_within(Choice& choice, tsr_partition& p) {
     const int64_t bytes = p.budget_bytes;
-    size_t i = choice.first_within(bytes);
+    const bool small = choice.is_small();
+    // A budget that is met anyway changes nothing, even where computing something again is faster.
+    if (small && !choice.is_far(choice.all(), bytes))
+      if (const int64_t peak = choice.peak(choice.all()); peak <= bytes) return choice.give(choice.all(), peak);
+    size_t i = small ? choice.fastest_within(bytes) : choice.first_within(bytes);
     if (i == choice.size()) {
       i = choice.smallest();
       p.feasible = choice.peak(i) <= bytes;
     }
-    choice.give(choice.plan(i), choice.peak(i));
+    small ? choice.give_as_lowered(i) : choice.give(choice.plan(i), choice.peak(i));
   }
 
   // A share of what the backward half reads: no more than that is kept, and the peak is lower by the rest. Where no plan does,
@@ -245,6 +129,22 @@ class Budget final : public sdk::Partitioner {
   void front(sdk::Graph g, const sdk::Options& options, tsr_partition& p,
              const std::function<void(const tsr_partition&)>& each) override {
     Choice choice(g, options, p, Measure::kPeak);
+    choice.is_small() ? front_as_lowered(choice, p, each) : front_by_cost(choice, p, each);
+  }
+
+  static void front_as_lowered(Choice& choice, tsr_partition& p, const std::function<void(const tsr_partition&)>& each) {
+    int64_t last = choice.peak(choice.all());
+    choice.give(choice.all(), last);
+    each(p);
+    for (const size_t i : choice.fastest_of_each_peak()) {
+      if (choice.peak(i) >= last) continue;
+      last = choice.peak(i);
+      choice.give_as_lowered(i);
+      each(p);
+    }
+  }
+
+  static void front_by_cost(Choice& choice, tsr_partition& p, const std::function<void(const tsr_partition&)>& each) {
     for (size_t i = 0, last = 0; i < choice.size(); ++i) {
       if (i > 0 && choice.peak(i) >= choice.peak(last)) continue;  // costs more for no less memory
       last = i;

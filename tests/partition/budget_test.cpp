@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Budgets of whole training steps: kept by the device's own count of blocks, planned as they turn out, and refused where
 // nothing fits.
+#include "compile/driver.hpp"
+#include "compile/partition.hpp"
 #include "steps.hpp"
 
 using namespace tessera;
@@ -112,6 +114,28 @@ TEST_CASE("no plan of a policy beats the bound that a budget of its peak prints"
     }
   CHECK(compared >= 9);
   CHECK(dearer >= 3);
+}
+
+TEST_CASE("of the plans of a small graph that fit a budget, the one with the fastest step is taken") {
+  const auto plans_of = [](const std::string& text, const std::string& config) {
+    const auto c = context(config);
+    const PassLists passes{{}, c->pipeline(c->config()), c->joint_pipeline(c->config()), {}};
+    return partition_plans(parse_graph(c->ops(), text, "step.tsr"), passes, api::compile_options(c, c->config(), nullptr));
+  };
+  for (const std::string& text : {mlp(6, 64, 96), transformer(3, 2, 48, 64, 4), cnn(3, 2, 8, 24), gated(3, 64, 64)}) {
+    INFO(text.substr(0, 12));
+    const std::vector<PartitionPlan> front = plans_of(text, named("budget"));
+    REQUIRE(front.size() >= 4);
+    CHECK(front[0].recomputed.empty());
+    for (size_t i = 1; i < front.size(); ++i) {
+      CHECK(front[i].peak_bytes < front[i - 1].peak_bytes);
+      CHECK(front[i].recompute_seconds >= front[i - 1].recompute_seconds);
+      CHECK(front[i].recompute_seconds == std::max(0.0, front[i].predicted_seconds - front[0].predicted_seconds));
+      if (i > 1) CHECK(front[i].predicted_seconds >= front[i - 1].predicted_seconds);
+      const std::string bytes = "budget_bytes = " + std::to_string(front[i].peak_bytes) + "\n";
+      CHECK(plans_of(text, named("budget", bytes)).at(0).recomputed == front[i].recomputed);
+    }
+  }
 }
 
 TEST_CASE("a plan holds up to sizes that keep to its budget, and twice its hint has a plan that does") {

@@ -92,6 +92,31 @@ int64_t peak_by_definition(const Case& c, const Plan& plan) {
   return most;
 }
 
+// Nodes of one value each, which the next one reads, and the backward half from the last to the first.
+Case chain(uint32_t nodes, const std::function<int64_t(uint32_t)>& cost) {
+  constexpr int64_t kBytes = 1000;
+  Case c;
+  for (uint32_t n = 0; n < nodes; ++n) {
+    Node node;
+    node.cost = cost(n);
+    if (n > 0) node.inputs.push_back(n - 1);
+    c.problem.values.push_back({n, kBytes, true});
+    c.schedule.item_of.push_back(n);
+    c.schedule.items.push_back({false, n, node.inputs, {n}});
+    c.schedule.bytes.push_back(kBytes);
+    c.problem.nodes.push_back(std::move(node));
+  }
+  for (uint32_t n = nodes; n-- > 0;) {
+    const auto out = static_cast<uint32_t>(c.schedule.bytes.size());
+    Item item{true, 0, {n}, {out}};
+    if (n + 1 < nodes) item.reads.push_back(out - 1);
+    c.schedule.bytes.push_back(kBytes);
+    c.schedule.items.push_back(std::move(item));
+  }
+  c.schedule.outputs.assign(c.schedule.bytes.size(), 0);
+  return c;
+}
+
 }  // namespace
 
 TEST_CASE("the peak of a plan is that of a walk over its steps") {
@@ -132,26 +157,8 @@ TEST_CASE("candidates rise in cost, each is there once, and no plan beats the bo
 
 TEST_CASE("a deep chain is computed again segment by segment") {
   // Equal layers: with one segment of k layers live at a time, n / k + k activations are in memory instead of n.
-  constexpr int kLayers = 64;
-  Case c;
-  for (uint32_t n = 0; n < kLayers; ++n) {
-    Node node;
-    node.cost = 100;
-    if (n > 0) node.inputs.push_back(n - 1);
-    c.problem.nodes.push_back(node);
-    c.problem.values.push_back({n, 1000, true});
-    c.schedule.item_of.push_back(n);
-    c.schedule.items.push_back({false, n, node.inputs, {n}});
-    c.schedule.bytes.push_back(1000);
-  }
-  for (uint32_t n = kLayers; n-- > 0;) {
-    const auto out = static_cast<uint32_t>(c.schedule.bytes.size());
-    Item item{true, 0, {n}, {out}};
-    if (n + 1 < kLayers) item.reads.push_back(out - 1);
-    c.schedule.bytes.push_back(1000);
-    c.schedule.items.push_back(item);
-  }
-  c.schedule.outputs.assign(c.schedule.bytes.size(), 0);
+  constexpr uint32_t kLayers = 64;
+  const Case c = chain(kLayers, [](uint32_t) { return 100; });
   const std::vector<Candidate> found = candidates(c.problem, c.schedule, Measure::kPeak, 40, nullptr);
   CHECK(found.front().bytes >= kLayers * 1000);
   CHECK(found.back().bytes <= 22 * 1000);
@@ -161,25 +168,26 @@ TEST_CASE("a deep chain is computed again segment by segment") {
 TEST_CASE("what costs little is computed again in every layer, also where the halves meet") {
   // Layers of a product and of what follows it, whose value alone is read: the last one is read at once.
   constexpr uint32_t kLayers = 4;
-  Case c;
-  for (uint32_t n = 0; n < 2 * kLayers; ++n) {
-    Node node;
-    node.cost = n % 2 == 0 ? 1000 : 1;
-    if (n > 0) node.inputs.push_back(n - 1);
-    c.problem.nodes.push_back(node);
-    c.problem.values.push_back({n, 1000, true});
-    c.schedule.item_of.push_back(n);
-    c.schedule.items.push_back({false, n, node.inputs, {n}});
-    c.schedule.bytes.push_back(1000);
-  }
-  for (uint32_t n = 2 * kLayers; n-- > 0;) {
-    const auto out = static_cast<uint32_t>(c.schedule.bytes.size());
-    Item item{true, 0, {n}, {out}};
-    if (n + 1 < 2 * kLayers) item.reads.push_back(out - 1);
-    c.schedule.bytes.push_back(1000);
-    c.schedule.items.push_back(item);
-  }
-  c.schedule.outputs.assign(c.schedule.bytes.size(), 0);
+  const Case c = chain(2 * kLayers, [](uint32_t n) { return n % 2 == 0 ? 1000 : 1; });
   const std::vector<Candidate> found = candidates(c.problem, c.schedule, Measure::kPeak, 40, nullptr);
   CHECK(std::any_of(found.begin(), found.end(), [](const Candidate& x) { return x.plan.cost == kLayers; }));
+}
+
+TEST_CASE("plans of kinds compute one kind again, or everything that costs little but one") {
+  // Layers of a product and two nodes of different cost, all read by the backward half.
+  constexpr uint32_t kLayers = 4;
+  const Case c = chain(3 * kLayers, [](uint32_t n) { return n % 3 == 0 ? 1000 : n % 3; });
+  const std::vector<Plan> plans = plans_of_kinds(c.problem, 12);
+  const auto has = [&](std::initializer_list<uint32_t> kinds) {
+    return std::any_of(plans.begin(), plans.end(), [&](const Plan& plan) {
+      for (uint32_t n = 0; n < 3 * kLayers; ++n)
+        if (plan.recompute[n] != (std::find(kinds.begin(), kinds.end(), n % 3) != kinds.end())) return false;
+      return true;
+    });
+  };
+  CHECK(has({0}));
+  CHECK(has({1}));
+  CHECK(has({2}));
+  CHECK(plans.size() == 5);  // of what costs little, each without one kind is the other kind alone
+  CHECK(plans_of_kinds(c.problem, 1).size() <= 2);
 }

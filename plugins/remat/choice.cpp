@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "choice.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "closure.hpp"
+#include "fill.hpp"
+
+namespace tessera::remat {
+
+namespace {
+
+constexpr size_t kMostPlans = 64, kKinds = 12;
+constexpr size_t kStride = 9;
+constexpr size_t kSmall = 1000;   // nodes: all plans are lowered in about a second
+constexpr size_t kMedium = 3000;  // every third is looked at until one fits
+constexpr double kFar = 1.3;      // times a budget; simulated peaks, which guess what is fused, are within a quarter
+
+}  // namespace
+
+Choice::Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Measure measure)
+    : p_(p),
+      stride_(p.num_nodes <= kSmall    ? 1
+              : p.num_nodes <= kMedium ? 3
+                                       : kStride),
+      joint_(make_joint(g, p, options)) {
+  const size_t most = measure == Measure::kPeak ? kMostPlans : SIZE_MAX;
+  plans_ = candidates(joint_.problem, joint_.schedule, measure, most, &hull_);
+  usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
+  complete(joint_.problem, all_);
+  if (measure == Measure::kPeak && is_small()) {
+    add(usual_);
+    for (const Plan& plan : plans_of_kinds(joint_.problem, kKinds)) add(plan);
+  }
+  where_halves_meet_ = lower_bound(joint_.problem, joint_.schedule, false);
+  at_products_ = lower_bound(joint_.problem, joint_.schedule, true);
+}
+
+void Choice::add(const Plan& plan) {
+  const auto same = [&](const Candidate& c) { return c.plan.recompute == plan.recompute; };
+  if (std::any_of(plans_.begin(), plans_.end(), same)) return;
+  const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const Candidate& c) { return c.plan.cost > plan.cost; });
+  plans_.insert(at, {plan, peak_bytes(joint_.schedule, plan)});
+}
+
+Plan Choice::fill_up(const Plan& plan, int64_t kept) const { return fill(joint_.problem, plan, kept); }
+
+Choice::Lowered Choice::lower(const Plan& plan) {
+  std::vector<uint8_t> in_backward(p_.in_backward, p_.in_backward + p_.num_nodes);
+  tsr_partition trial = p_;
+  trial.in_backward = in_backward.data();
+  put(joint_, plan, trial);
+  Lowered out;
+  sdk::check(p_.evaluate(p_.host, in_backward.data(), &out.peak, &out.seconds));
+  return out;
+}
+
+const Choice::Lowered& Choice::lower(size_t i) {
+  const auto [at, fresh] = lowered_.try_emplace(i);
+  if (fresh) at->second = lower(plans_[i].plan);
+  return at->second;
+}
+
+int64_t Choice::need(const Plan& plan, int64_t peak) const {
+  return besides_ < 0 ? peak : std::max(peak, plan.saved_bytes + besides_);
+}
+
+void Choice::count_kept(int64_t besides) { besides_ = std::max<int64_t>(0, besides); }
+
+bool Choice::is_far(int64_t simulated, int64_t bytes) const {
+  return static_cast<double>(simulated + joint_.output_bytes) > kFar * static_cast<double>(bytes);
+}
+
+bool Choice::is_far(size_t from, size_t to, int64_t bytes) const {
+  return std::all_of(plans_.begin() + static_cast<ptrdiff_t>(from), plans_.begin() + static_cast<ptrdiff_t>(to),
+                     [&](const Candidate& c) { return is_far(c.bytes, bytes); });
+}
+
+bool Choice::is_far(const Plan& plan, int64_t bytes) const { return is_far(peak_bytes(joint_.schedule, plan), bytes); }
+
+size_t Choice::first_dearer_than(int64_t cost) const {
+  size_t i = 0;
+  while (i + 1 < size() && plans_[i].plan.cost < cost) ++i;
+  return i;
+}
+
+size_t Choice::first_within(int64_t bytes, size_t from) {
+  const auto needed = [&](size_t i) { return need(plans_[i].plan, peak(i)); };
+  size_t to = size();
+  while (from + kStride < to && is_far(from, from + kStride, bytes)) from += kStride;
+  for (size_t stride = stride_; stride > 0; stride /= 3) {
+    size_t at = std::min(from + stride, to) - 1;
+    while (needed(at) > bytes) {
+      if (at + 1 == size()) return size();
+      from = at + 1;
+      at = std::min(from + stride, to) - 1;
+    }
+    to = at + 1;
+  }
+  return to - 1;
+}
+
+bool Choice::is_small() const { return p_.num_nodes <= kSmall; }
+
+size_t Choice::fastest_within(int64_t bytes) {
+  size_t best = size();
+  for (size_t i = 0; i < size(); ++i) {
+    if (is_far(plans_[i].bytes, bytes) || peak(i) > bytes) continue;
+    if (best == size() || lower(i).seconds < lower(best).seconds) best = i;
+  }
+  return best;
+}
+
+std::vector<size_t> Choice::fastest_of_each_peak() {
+  std::vector<size_t> all(size()), out;
+  std::iota(all.begin(), all.end(), 0);
+  std::stable_sort(all.begin(), all.end(), [&](size_t a, size_t b) { return lower(a).seconds < lower(b).seconds; });
+  for (const size_t i : all)
+    if (out.empty() || peak(i) < peak(out.back())) out.push_back(i);
+  return out;
+}
+
+size_t Choice::smallest() {
+  std::vector<size_t> by_bytes(size());
+  std::iota(by_bytes.begin(), by_bytes.end(), 0);
+  std::stable_sort(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return plans_[a].bytes < plans_[b].bytes; });
+  for (size_t i = 0; i < std::min(size(), kStride); ++i) (void)lower(by_bytes[i]);
+  const auto less = [](const auto& a, const auto& b) { return a.second.peak < b.second.peak; };
+  return std::min_element(lowered_.begin(), lowered_.end(), less)->first;
+}
+
+void Choice::give(const Plan& plan, int64_t peak) {
+  put(joint_, plan, p_);
+  p_.peak_bytes = peak;
+  put_gap(static_cast<double>(plan.cost), bound(plan, peak));
+}
+
+void Choice::give_as_lowered(size_t i) {
+  const Plan& plan = plans_[i].plan;
+  put(joint_, plan, p_);
+  p_.peak_bytes = peak(i);
+  p_.recompute_seconds = std::max(0.0, lower(i).seconds - lower(all_).seconds);
+  put_gap(p_.recompute_seconds * kPicoseconds, bound(plan, p_.peak_bytes));
+}
+
+void Choice::put_gap(double cost, double bound) {
+  if (p_.step_seconds > 0) p_.bound_gap = std::max(0.0, cost - bound) / kPicoseconds / p_.step_seconds;
+}
+
+// No plan of this peak computes less again: what is kept is in memory at once when the backward half begins, beside the
+// results, and at its products beside what those read.
+double Choice::bound(const Plan& plan, int64_t peak) const {
+  if (peak < 0) return hull_.bound(plan.saved_bytes);
+  const int64_t bytes = std::max<int64_t>(0, peak - joint_.output_bytes);
+  return std::max(
+      {hull_.bound(bytes), static_cast<double>(where_halves_meet_.at(bytes)), static_cast<double>(at_products_.at(bytes))});
+}
+
+}  // namespace tessera::remat
