@@ -137,6 +137,18 @@ bool found(const Mutant& m, const SimtKernel& k, const SimtCase& c, const kit::G
   }
 }
 
+// The first line in which two programs are not alike, of both.
+std::string changed_line(const kit::Program& a, const kit::Program& b) {
+  std::istringstream one(kit::print(a)), other(kit::print(b));
+  std::string x, y;
+  while (std::getline(one, x)) {
+    if (!std::getline(other, y)) y.clear();
+    if (x != y) break;
+  }
+  const auto trimmed = [](const std::string& s) { return s.substr(std::min(s.size(), s.find_first_not_of(' '))); };
+  return trimmed(x) + "  ->  " + trimmed(y);
+}
+
 }  // namespace
 
 TEST_CASE("mutants of programs are found") {
@@ -172,7 +184,7 @@ TEST_CASE("mutants of programs are found") {
             continue;
           }
           ++missed;
-          survivors += "  " + c.name + ", " + device + ", " + kit::to_text(s) + ": " + m.what + "\n";
+          survivors += "  " + c.name + ", " + device + ", " + kit::to_text(s) + ": " + m.what + ": " + changed_line(p, compacted(m.program)) + "\n";
         }
       }
     }
