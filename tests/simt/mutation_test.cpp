@@ -184,7 +184,8 @@ TEST_CASE("mutants of programs are found") {
             continue;
           }
           ++missed;
-          survivors += "  " + c.name + ", " + device + ", " + kit::to_text(s) + ": " + m.what + ": " + changed_line(p, compacted(m.program)) + "\n";
+          survivors += "  " + c.name + ", " + device + ", " + kit::to_text(s) + ": " + m.what + ": " +
+                       changed_line(p, compacted(m.program)) + "\n";
         }
       }
     }
