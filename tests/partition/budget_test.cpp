@@ -134,6 +134,9 @@ TEST_CASE("of the plans of a small graph that fit a budget, the one with the fas
       CHECK(front[i].recompute_seconds >= front[i - 1].recompute_seconds);
       CHECK(front[i].recompute_seconds == std::max(0.0, front[i].predicted_seconds - front[0].predicted_seconds));
       if (i > 1) CHECK(front[i].predicted_seconds >= front[i - 1].predicted_seconds);
+    }
+    // Each budget asked for is a front of its own, so four or five of the plans stand for all.
+    for (size_t i = 1; i < front.size(); i += 1 + front.size() / 4) {
       const std::string bytes = "budget_bytes = " + std::to_string(front[i].peak_bytes) + "\n";
       CHECK(plans_of(text, named("budget", bytes)).at(0).recomputed == front[i].recomputed);
     }
