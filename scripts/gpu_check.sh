@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
 # (source/scripts/gpu_check.sh in it) and without a network.
-# PART: device, ops, kernels, models, lengths, training, examples, pytorch, conformance, sanitizer, or several: A,B. Each step
-# has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
+# PART: device, ops, kernels, models, lengths, training, examples, pytorch, opinfo, conformance, sanitizer, or several: A,B.
+# Each step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
 packed=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
@@ -156,6 +156,30 @@ pytorch_part() {
   LINES_OF_STEP=${PYTORCH_LINES:-40} step pytorch "${PYTORCH_SECONDS:-240}" python3 tests/python/torch/cuda_test.py ${PYTORCH_ARGS:-}
 }
 
+# opinfo_worker I N OUT ARGUMENT...: part I of N, in a new process each time that the GPU takes no more work from the last one.
+opinfo_worker() {
+  local part=$1 parts=$2 out=$3 status=3
+  shift 3
+  while [ $status -eq 3 ]; do
+    status=0
+    python3 tests/python/torch/opinfo.py --device cuda --part "$part/$parts" --out "$out/opinfo/$part.jsonl" "$@" || status=$?
+  done
+}
+
+# PyTorch's operator tests, by one process for each core. OPINFO_DONE: a folder with what an earlier run wrote, to go on from.
+opinfo_part() {
+  local workers=${OPINFO_WORKERS:-$(nproc)}
+  mkdir -p "$out/opinfo"
+  [ -z "${OPINFO_DONE:-}" ] || cp "$OPINFO_DONE"/*.jsonl "$out/opinfo/"
+  export -f opinfo_worker
+  LINES_OF_STEP=1 step opinfo-run "${OPINFO_SECONDS:-500}" bash -c '
+    for ((i = 0; i < $1; ++i)); do
+      opinfo_worker "$i" "$@" >"$2/opinfo/$i.log" 2>&1 &
+    done
+    wait' opinfo "$workers" "$out" ${OPINFO_ARGS:-}
+  LINES_OF_STEP=${OPINFO_LINES:-100} step opinfo 60 python3 tests/python/torch/opinfo.py --report "$out"/opinfo/*.jsonl
+}
+
 conformance_part() {
   LINES_OF_STEP=12 step conformance "${CONFORMANCE_SECONDS:-300}" tessera plugin test \
     "$packed/lib/tessera/plugins/tessera.backend.cuda.so" --level "${CONFORMANCE_LEVEL:-L4}" --jobs 8 ${CONFORMANCE_ARGS:-}
@@ -173,7 +197,7 @@ sanitizer_part() {
   done
 }
 
-for part in device kernels ops models lengths training examples pytorch conformance sanitizer; do
+for part in device kernels ops models lengths training examples pytorch opinfo conformance sanitizer; do
   has $part && ${part}_part
 done
 echo "== all steps"

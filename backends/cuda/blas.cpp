@@ -216,7 +216,8 @@ std::vector<BlasChoice> ProductPlan::ranked(size_t max_workspace, int wanted) {
     check(blas_.cublasLtMatmulPreferenceSetAttribute(preference.p, attribute, value, bytes),
           "cublasLtMatmulPreferenceSetAttribute");
   };
-  prefer(kBlasMaxWorkspace, &max_workspace, sizeof max_workspace);
+  const size_t most = max_workspace - std::min(max_workspace, kWorkspaceRoom);
+  prefer(kBlasMaxWorkspace, &most, sizeof most);
   // Partial sums are added in the accumulator's type, in a fixed order.
   const uint32_t reductions = kBlasReduceInComputeType;
   prefer(kBlasReductions, &reductions, sizeof reductions);
@@ -240,7 +241,7 @@ BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
   const auto bytes_of = [](int type) { return type == kRealF64 ? size_t{8} : type == kRealF32 ? size_t{4} : size_t{2}; };
   const auto elements = [](int64_t x, int64_t y, int64_t z) { return static_cast<size_t>(x * y * z); };
   size_t workspace = 0;
-  for (const BlasChoice& c : all) workspace = std::max(workspace, c.workspace_bytes);
+  for (const BlasChoice& c : all) workspace = std::max(workspace, c.workspace_bytes + kWorkspaceRoom);
   const auto apart = [](size_t bytes) { return (std::max<size_t>(bytes, 16) + 255) / 256 * 256; };
   const size_t a = apart(elements(shape_.batch, shape_.m, shape_.k) * bytes_of(shape_.type)),
                b = apart(elements(shape_.batch, shape_.k, shape_.n) * bytes_of(shape_.type)),
@@ -293,6 +294,8 @@ ProductPlan::~ProductPlan() {
 void ProductPlan::launch(const ProductOperands& o, void* workspace, CUstream stream) const {
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(workspace) + kBlasWorkspaceAlignment - 1;
+  void* const aligned = reinterpret_cast<void*>(first / kBlasWorkspaceAlignment * kBlasWorkspaceAlignment);
   const bool wide = shape_.compute == kComputeF64;
   const auto number = [&](bool is_one) -> const void* {
     return wide ? static_cast<const void*>(is_one ? &one64 : &zero64) : is_one ? &one : &zero;
@@ -304,7 +307,7 @@ void ProductPlan::launch(const ProductOperands& o, void* workspace, CUstream str
                 "cublasLtMatmulDescSetAttribute", shape_);
   }
   blas_.check(blas_.cublasLtMatmul(handle_, operation_, number(true), o.b, left_, o.a, right_, number(shape_.residual),
-                                   shape_.residual ? o.residual : o.d, result_, o.d, result_, &choice_, workspace,
+                                   shape_.residual ? o.residual : o.d, result_, o.d, result_, &choice_, aligned,
                                    choice_.workspace_bytes, stream),
               "cublasLtMatmul", shape_);
 }

@@ -55,6 +55,7 @@ inline constexpr int kBlasTransA = 3, kBlasTransB = 4, kBlasEpilogue = 7, kBlasB
 inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;                           // cublasLtMatrixLayoutAttribute_t
 inline constexpr int kBlasMaxWorkspace = 1, kBlasReductions = 3, kBlasAlignA = 5;  // cublasLtMatmulPreferenceAttributes_t
 inline constexpr uint32_t kBlasReduceInComputeType = 2;                            // cublasLtReductionScheme_t
+inline constexpr size_t kBlasWorkspaceAlignment = 256;                             // of the address that a launch gives it
 inline constexpr int kBlasOpN = 0, kBlasOpT = 1;                                   // cublasOperation_t
 // cublasLtEpilogue_t; its gelu is the approximation by tanh.
 inline constexpr uint32_t kBlasNoEpilogue = 1, kBlasRelu = 2, kBlasAddBias = 4, kBlasGelu = 32;
@@ -91,12 +92,14 @@ class ProductPlan {
   ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& shape, size_t max_workspace, const BlasChoice* choice, bool measure);
   ~ProductPlan();
   ProductPlan(const ProductPlan&) = delete;
-  size_t workspace_bytes() const { return choice_.workspace_bytes; }
+  // What launch() is given: with room to begin where the library wants it to.
+  size_t workspace_bytes() const { return choice_.workspace_bytes > 0 ? choice_.workspace_bytes + kWorkspaceRoom : 0; }
   const BlasChoice& choice() const { return choice_; }
   bool measured() const { return measured_; }  // several algorithms were, and choice() is the fastest
   void launch(const ProductOperands& o, void* workspace, CUstream stream) const;
 
  private:
+  static constexpr size_t kWorkspaceRoom = kBlasWorkspaceAlignment - 64;  // the host gives addresses aligned to 64 bytes
   std::vector<BlasChoice> ranked(size_t max_workspace, int wanted);
   BlasChoice fastest(const std::vector<BlasChoice>& ranked);
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace t = tessera::sdk;
 
-constexpr std::string_view kConvMagic = "cuda convolution 1";
+constexpr std::string_view kConvMagic = "cuda convolution 2";
 
 // A convolution of the graph: what is computed, and which operands of the node are what.
 struct ConvNode {

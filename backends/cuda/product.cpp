@@ -17,7 +17,7 @@ namespace {
 
 namespace t = tessera::sdk;
 
-constexpr std::string_view kMagic = "cuda product 3";
+constexpr std::string_view kMagic = "cuda product 4";
 // For sizes that only a launch knows, whose plan is not known yet when the workspace is laid out.
 constexpr size_t kSymbolicWorkspace = size_t{4} << 20;
 

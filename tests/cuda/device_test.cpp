@@ -141,6 +141,20 @@ TEST_CASE("products of every layout, batch and size") {
   check_against_reference(product("0, 7", "7, 3", "0, 3", "lhs_contract = [1], rhs_contract = [0]"), {{0, 7}, {7, 3}});
 }
 
+TEST_CASE("a product's workspace begins where the library wants it, wherever the arena has room") {
+  // Results of 6,000 bytes, so that what lies behind them begins at no multiple of 256.
+  const std::string text =
+      R"(graph @g(%x: f32[500, 3]@cuda:0, %w: f32[3, 3]@cuda:0, %v: f32[3, 3]@cuda:0) -> (f32[500, 3]@cuda:0) {
+    %a = matmul %x, %w
+    %b = matmul %a, %v
+    %c = matmul %a, %w
+    %s = add %b, %c
+    %y = matmul %s, %v
+    return %y
+  })";
+  check_against_reference(text, {{500, 3}, {3, 3}, {3, 3}});
+}
+
 TEST_CASE("products of symbolic sizes take the plan of each size") {
   const std::string text = R"(graph @g(%x: f32[s0, 16]@cuda:0, %w: f32[16, 8]@cuda:0) -> (f32[s0, 8]@cuda:0) {
     %y = matmul %x, %w

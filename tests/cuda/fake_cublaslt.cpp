@@ -135,7 +135,8 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
   const uint64_t n = op.transposed[1] ? lb.rows : lb.columns, k2 = op.transposed[1] ? lb.columns : lb.rows;
   if (k != k2 || m != ld.rows || n != ld.columns || la.batch != ld.batch || lb.batch != ld.batch ||
       algorithm->algorithm[0] != 7 || scale[0] != 1 || (scale[1] != 0 && scale[1] != 1) ||
-      workspace_bytes < algorithm->workspace_bytes || (workspace_bytes > 0 && !workspace))
+      workspace_bytes < algorithm->workspace_bytes || (workspace_bytes > 0 && !workspace) ||
+      reinterpret_cast<uintptr_t>(workspace) % kBlasWorkspaceAlignment != 0)
     return 7;
   if (algorithm->algorithm[2] != (ld.columns < 4)) return 15;  // CUBLAS_STATUS_NOT_SUPPORTED
   return fake::queue(

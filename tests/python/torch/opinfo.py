@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's own operator tests (OpInfo) against torch.compile(backend="tessera") on the CPU.
+"""PyTorch's own operator tests (OpInfo) against torch.compile(backend="tessera"), on the CPU or on a GPU.
 
-    opinfo.py [--samples N] [--dynamic] [--backward] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...,errors]
-              [--out FILE] [--report FILE]
+    opinfo.py [--device cpu|cuda] [--samples N] [--dynamic] [--backward] [--part I/N] [--every K] [--only NAME,...]
+              [--dtypes f32,...,errors] [--out FILE] [--report FILE...]
 
 For every operator and dtype, the first N samples (0: all) run eagerly and compiled; values are compared as PyTorch's benchmarks
 do it, by the distance of both to the result in f64, types and strides exactly (strides as eager has them, or as PyTorch's
@@ -10,7 +10,8 @@ capture says where that is something else: counted and named). With --backward, 
 respect to every differentiable argument are compared too, for operators and dtypes that PyTorch differentiates. The node
 `NAME errors` runs the operator's error inputs, which must raise compiled as they do eagerly. One line of JSON per node goes to
 FILE; what stands there already is not run again, so that a run which was stopped goes on. --report prints what a file holds. It
-fails when something is wrong that opinfo_expected.txt does not name, or when something that it names passes.
+fails when something is wrong that opinfo_expected.txt does not name, or when something that it names passes. It ends with
+status 3 when a GPU takes no more work after a node: that node's line says so, and the rest wants a process of its own.
 """
 
 import argparse
@@ -41,11 +42,13 @@ DTYPES = {
 AS_CAPTURED = "strides as captured"
 ERRORS = "errors"  # stands for a dtype: the operator's error inputs
 
+LOST = 3  # exit status: the GPU takes no more work from this process
+
 # Operators whose values are whatever the memory held: only types and strides are compared.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
 
-def nodes(only, dtypes, backward):
+def nodes(only, dtypes, backward, device):
     from torch.testing._internal.common_methods_invocations import op_db
 
     for op in op_db:
@@ -54,13 +57,13 @@ def nodes(only, dtypes, backward):
             continue
         for short in dtypes:
             if backward:
-                if short != ERRORS and op.supports_autograd and DTYPES[short] in op.supported_backward_dtypes("cpu"):
+                if short != ERRORS and op.supports_autograd and DTYPES[short] in op.supported_backward_dtypes(device):
                     yield f"{name} {short} backward", op, DTYPES[short]
                 continue
             if short == ERRORS:
                 if op.error_inputs_func is not None:
                     yield f"{name} {short}", op, None
-            elif DTYPES[short] in op.supported_dtypes("cpu"):
+            elif DTYPES[short] in op.supported_dtypes(device):
                 yield f"{name} {short}", op, DTYPES[short]
 
 
@@ -93,7 +96,7 @@ def with_gradients(f, args, kwargs, process):
     if not outputs:
         return result, []
     torch.manual_seed(1)
-    weights = [torch.randn(y.shape, dtype=torch.float64).to(y.dtype) for y in outputs]
+    weights = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in outputs]
     found = torch.autograd.grad(outputs, differentiable((args, kwargs)), weights, allow_unused=True)
     return torch.utils._pytree.tree_map(lambda x: x.detach() if isinstance(x, torch.Tensor) else x, result), list(found)
 
@@ -249,10 +252,10 @@ def run_error(op, error, dynamic):
     return "silent", f"eager raises {error.error_type.__name__}: {error.error_regex[:150]}"
 
 
-def run_node(op, dtype, samples, dynamic, backward):
+def run_node(op, dtype, samples, dynamic, backward, device):
     if dtype is None:
-        return run_all(op.error_inputs("cpu"), 0, lambda error: run_error(op, error, dynamic))
-    op_samples = op.sample_inputs("cpu", dtype, requires_grad=backward)
+        return run_all(op.error_inputs(device), 0, lambda error: run_error(op, error, dynamic))
+    op_samples = op.sample_inputs(device, dtype, requires_grad=backward)
     return run_all(op_samples, samples, lambda sample: run_sample(op, sample, dtype, dynamic, backward))
 
 
@@ -286,6 +289,16 @@ def run_all(drawn, samples, run_one):
     result["failed"], result["as_captured"] = errors, as_captured
     result["seconds"] = round(time.time() - started, 2)
     return result
+
+
+def takes_work(device):
+    """Whether the device still runs anything for this process: a fault in a kernel ends that."""
+    try:
+        if device != "cpu":
+            torch.ones(8, device=device).sum().item()
+    except Exception:
+        return False
+    return True
 
 
 def expected_failures():
@@ -329,6 +342,7 @@ def report(results):
 
 def main():
     p = argparse.ArgumentParser()
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     p.add_argument("--samples", type=int, default=5)
     p.add_argument("--dynamic", action="store_true")
     p.add_argument("--backward", action="store_true")
@@ -365,20 +379,26 @@ def main():
     results = {}
     torch.set_num_threads(1)
     only = set(a.only.split(",")) if a.only else None
-    for k, (name, op, dtype) in enumerate(nodes(only, a.dtypes.split(","), a.backward)):
+    for k, (name, op, dtype) in enumerate(nodes(only, a.dtypes.split(","), a.backward, a.device)):
         if k % a.every or (k // a.every) % parts != part:
             continue
         if a.dynamic:
             name += " dynamic"
+        if a.device != "cpu":
+            name += f" {a.device}"
         if name in done:
             results[name] = done[name]
             continue
         with contextlib.redirect_stderr(io.StringIO()):
-            r = run_node(op, dtype, a.samples, True if a.dynamic else None, a.backward)
+            r = run_node(op, dtype, a.samples, True if a.dynamic else None, a.backward, a.device)
+        if lost := not takes_work(a.device):
+            r["status"], r["why"] = "wrong", f"the {a.device} device is lost after it; {r['why']}"
         results[name] = r
         if out:
             out.write(json.dumps({"node": name, **r}) + "\n")
             out.flush()
+        if lost:
+            sys.exit(LOST)
     bad = report(results)
     sys.exit(1 if bad else 0)
 
