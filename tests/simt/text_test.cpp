@@ -284,3 +284,28 @@ TEST_CASE("text names what it computes") {
 }
 )");
 }
+
+TEST_CASE("numbers of steps that sizes decide are computed once, before they are used") {
+  const kit::SimtOrder order;
+  const kit::GpuDescription& d = kit::gpu_description("sm_90a");
+  size_t named = 0;
+  for (const SimtCase& c : simt_cases()) {
+    SimtKernel k = lower_case(c);
+    kit::Program p = make(k, c, choose(k, c, d, order), d, order);
+    kit::GpuModuleText module(kit::cuda_dialect());
+    module.add(p);
+    const std::string text = module.text();
+    INFO(c.name);
+    const std::regex name("size[0-9]+");
+    for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i) {
+      const size_t declared = text.find("const i64 " + i->str() + " = ");
+      REQUIRE(declared != std::string::npos);
+      CHECK(declared < static_cast<size_t>(i->position()));
+      CHECK(text.find("const i64 " + i->str() + " = ", declared + 1) >= text.find("KERNEL(", declared));  // once in a kernel
+      ++named;
+    }
+    // A quotient of a quotient has a name.
+    CHECK_FALSE(std::regex_search(text, std::regex("quotient_of\\((?:[^,()]|\\([^()]*\\))*quotient_of\\(n[0-9]")));
+  }
+  CHECK(named > 20);
+}

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "../program/expr_text.hpp"
+#include "named_sizes.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
@@ -53,7 +54,7 @@ std::string literal(Type t, uint64_t bits, const char* wide) {
 
 class GpuWriter {
  public:
-  GpuWriter(GpuModuleText& m, Program& p) : m_(m), p_(p), uses_(p.statements.size(), 0) {
+  GpuWriter(GpuModuleText& m, Program& p) : m_(m), p_(p), uses_(p.statements.size(), 0), sizes_(p.pool) {
     // Index arithmetic in 32 bits where every buffer is known to be small enough; tiles may reach beyond a buffer's end before
     // they are cut off.
     small_ = true;
@@ -67,14 +68,19 @@ class GpuWriter {
       if (a.kind == AtomKind::Symbol) return (small_ ? "(i32)" : "") + p_.symbols[a.id].name;
       return std::string("(") + index_ + ")" + value(a.id);
     };
-    spelling_.call = [this](const Atom& k, const std::string& a, const std::string& b) {
+    written_out_.name = spelling_.name;
+    written_out_.call = [this](const Atom& k, const std::string& a, const std::string& b) {
       static constexpr const char* names[] = {"floor_div", "floor_mod", "least", "most"};
       const bool plain = k.kind <= AtomKind::Mod && p_.pool.nonnegative(k.a);
       return std::string(plain ? k.kind == AtomKind::Mod ? "remainder_of" : "quotient_of"
                                : names[static_cast<int>(k.kind) - static_cast<int>(AtomKind::FloorDiv)]) +
              "(" + a + ", " + b + ")";
     };
-    if (!small_) spelling_.suffix = m.dialect_.wide;
+    spelling_.call = [this](const Atom& k, const std::string& a, const std::string& b) {
+      const std::string* const name = sizes_.name(k);
+      return name ? *name : written_out_.call(k, a, b);
+    };
+    if (!small_) spelling_.suffix = written_out_.suffix = m.dialect_.wide;
   }
 
   std::vector<GpuLaunch> run() {
@@ -95,6 +101,7 @@ class GpuWriter {
       std::vector<uint32_t> found;
       p_.pool.collect(e, AtomKind::Symbol, found);
       symbols.insert(found.begin(), found.end());
+      if (!found.empty()) sizes_.collect(e);
       found.clear();
       p_.pool.collect(e, AtomKind::Value, found);
       for (const uint32_t v : found) ++uses_[v];
@@ -131,7 +138,9 @@ class GpuWriter {
     out.shape = launch_shape(p_, number);
     std::set<uint32_t> buffers, symbols;
     groups_ = false;
+    sizes_ = NamedSizes(p_.pool);
     collect(p_.launches[number], buffers, symbols, out.faults);
+    sizes_.give_names(prefix_of_sizes(), written_out_);
     std::string head, watched;
     for (const uint32_t b : buffers) {
       const ProgramBuffer& x = p_.buffers[b];
@@ -172,12 +181,24 @@ class GpuWriter {
               ? declare + std::string(memory_type(x.type)) + ", " + x.name + ", " + n + ", " + std::to_string(at[b]) + ");\n"
               : "  alignas(16) " + std::string(memory_type(x.type)) + " " + x.name + "[" + n + "];\n";
     }
+    const size_t begin = out_.size();
     nest(p_.launches[number]);
+    out_.insert(begin, sizes_.declarations(index_, spelling_, written_out_));
     out_ += "}\n";
     m_.kernels_ += out_;
     if (m_.dialect_.thunks)
       m_.kernels_ += "extern \"C\" void " + out.entry + "_thunk(void* const* a) { call(" + out.entry + ", a); }\n";
     return out;
+  }
+  // That no other name in the text begins with.
+  std::string prefix_of_sizes() const {
+    std::string prefix = "size";
+    const auto taken = [&](const std::string& name) { return name.starts_with(prefix); };
+    while (std::any_of(p_.axis_names.begin(), p_.axis_names.end(), taken) ||
+           std::any_of(p_.buffers.begin(), p_.buffers.end(), [&](const ProgramBuffer& b) { return taken(b.name); }) ||
+           std::any_of(p_.symbols.begin(), p_.symbols.end(), [&](const ProgramSymbol& s) { return taken(s.name); }))
+      prefix += "_";
+    return prefix;
   }
   // No dialect launches blocks together, or reads another one's shared memory.
   void no_clusters(uint32_t id) const {
@@ -460,7 +481,8 @@ class GpuWriter {
   bool small_ = true;
   bool groups_ = false;  // the launch has matrix instructions of four waves
   const char* index_ = "i32";
-  ExprSpelling spelling_;
+  ExprSpelling spelling_, written_out_;
+  NamedSizes sizes_;
   uint32_t last_origin_ = kNone;
   std::string out_;
 };

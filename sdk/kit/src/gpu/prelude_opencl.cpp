@@ -85,7 +85,7 @@ MOVES(4)
 MOVES(8)
 MOVES(16)
 #define MOVE(bytes, to, from) move_##bytes(to, from)
-DEVICE void raise(__global fault_record* r, u64 site, u32 code) {
+static __attribute__((noinline)) void raise(__global fault_record* r, u64 site, u32 code) {
   if (r == 0 || atomic_cmpxchg((volatile __global u32*)&r->claimed, 0u, 1u) != 0u) return;
   r->site = site;
   r->values[0] = r->values[1] = 0;
