@@ -50,14 +50,22 @@ def part_dtype(dtype):
     return torch.float32 if dtype == torch.complex64 else torch.float64
 
 
+def require_one_dtype(a, b):
+    """What PyTorch's capture lets through is an error of its kernels."""
+    if a.dtype != b.dtype:
+        raise Unsupported(f"parts of {a.dtype} and {b.dtype}, which is an error")
+
+
 @lowers("aten.complex.default")
 def _complex(e, out, re, im):
+    require_one_dtype(re, im)
     dtype = part_dtype(out.dtype)
     return e("complex", e.cast(re, dtype), e.cast(im, dtype))
 
 
 @lowers("aten.polar.default")
 def _polar(e, out, length, angle):
+    require_one_dtype(length, angle)
     part_dtype(out.dtype)
     return e("complex", e("mul", length, e("cos", angle)), e("mul", length, e("sin", angle)))
 

@@ -124,6 +124,8 @@ for _n in (2, 3):
 
 def _lower_avg_pool(n):
     def lower(e, out, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        if divisor_override == 0:
+            raise Unsupported("a divisor of zero, which is an error")
         if divisor_override is not None and divisor_override < 0:
             return e("neg", lower(e, out, x, kernel, stride, padding, ceil_mode, count_include_pad, -divisor_override))
         return pooled(
