@@ -47,11 +47,15 @@ void replace(kit::Program& p, uint32_t id, const std::vector<uint32_t>& by) {
   body.insert(body.erase(at), by.begin(), by.end());
 }
 
-bool in_vector(const kit::Program& p, uint32_t id) {
-  return std::any_of(p.statements.begin(), p.statements.end(), [&](const kit::Statement& s) {
-    return s.kind == kit::StatementKind::Loop && s.bind == kit::Bind::Vector &&
-           std::find(s.body.begin(), s.body.end(), id) != s.body.end();
-  });
+// The loop that makes one access of several elements out of the statement; kNone: none does.
+uint32_t vector_around(const kit::Program& p, uint32_t id) {
+  for (uint32_t i = 0; i < p.statements.size(); ++i) {
+    const kit::Statement& s = p.statements[i];
+    if (s.kind == kit::StatementKind::Loop && s.bind == kit::Bind::Vector &&
+        std::find(s.body.begin(), s.body.end(), id) != s.body.end())
+      return i;
+  }
+  return kit::kNone;
 }
 
 // What nothing stands in any more must not be counted as missing.
@@ -107,17 +111,37 @@ bool differs(const kit::Program& original, const Mutant& m, Data data, const std
     added.push_back(static_cast<uint32_t>(p.statements.size() - 1));
     return added.back();
   };
+  // Nothing may stand beside an access of several elements: the check stands in front of it, for the first and the last. Indices
+  // are affine in the axis of such an access, or the verifier refuses them.
+  const uint32_t vector = vector_around(p, m.at), place = vector == kit::kNone ? m.at : vector;
+  const auto equal = [&](std::optional<kit::Expr> element) {
+    const auto at = [&](kit::Expr e) {
+      const auto put = [&](const kit::Atom& x) -> std::optional<kit::Expr> {
+        if (!element || x.kind != kit::AtomKind::Axis || x.id != p.statements[vector].axis) return std::nullopt;
+        return *element;
+      };
+      return add(kit::Op::Index, kit::Type::I64, kit::kNone, kit::kNone, p.pool.substitute(e, put));
+    };
+    const uint32_t before = at(m.before), after = at(m.after);
+    return add(kit::Op::Eq, kit::Type::Bool, before, after, kit::kZero);
+  };
   uint32_t condition = m.condition;
   if (condition == kit::kNone) {
-    const uint32_t x = add(kit::Op::Index, kit::Type::I64, kit::kNone, kit::kNone, m.before),
-                   y = add(kit::Op::Index, kit::Type::I64, kit::kNone, kit::kNone, m.after);
-    condition = add(kit::Op::Eq, kit::Type::Bool, x, y, kit::kZero);
+    condition = vector == kit::kNone ? equal(std::nullopt) : equal(kit::kZero);
+    if (vector != kit::kNone) {
+      const kit::Expr last = p.pool.sub(p.pool.extent(p.statements[vector].axis), kit::kOne);
+      condition = add(kit::Op::And, kit::Type::Bool, condition, equal(last), kit::kZero);
+    }
+    if (const uint32_t predicate = p.statements[m.at].inst.args[0];
+        p.statements[m.at].inst.op == kit::Op::Load && predicate != kit::kNone) {  // what is not read may lie anywhere
+      const uint32_t unread = add(kit::Op::Not, kit::Type::Bool, predicate, kit::kNone, kit::kZero);
+      condition = add(kit::Op::Or, kit::Type::Bool, condition, unread, kit::kZero);
+    }
     p.statements[m.at].inst.index = m.before;
   }
   add(kit::Op::Check, kit::Type::None, condition, kit::kNone, kit::kZero);
-  if (in_vector(p, m.at)) return true;  // nothing may stand beside an access of several elements
-  added.push_back(m.at);
-  replace(p, m.at, added);
+  added.push_back(place);
+  replace(p, place, added);
   return (kit::interpret(p, data.pointers(), symbols, 1) & kit::kFaultDivision) != 0;
 }
 
