@@ -111,8 +111,8 @@ bool differs(const kit::Program& original, const Mutant& m, Data data, const std
     added.push_back(static_cast<uint32_t>(p.statements.size() - 1));
     return added.back();
   };
-  // Nothing may stand beside an access of several elements: the check stands in front of it, for the first and the last. Indices
-  // are affine in the axis of such an access, or the verifier refuses them.
+  // Nothing may stand beside an access of several elements: the check stands in front of it, for the first and the last.
+  // Indices are affine in the axis of such an access, or the verifier refuses them.
   const uint32_t vector = vector_around(p, m.at), place = vector == kit::kNone ? m.at : vector;
   const auto equal = [&](std::optional<kit::Expr> element) {
     const auto at = [&](kit::Expr e) {
