@@ -84,7 +84,6 @@ class ProgramMachine {
     std::vector<uint32_t> grid, inner;
     std::vector<int64_t> counts, sizes;
     const std::vector<uint32_t>* body = &p_.launches[launch_];
-    axes_.assign(p_.axis_names.size(), {});
     threads_ = 1;
     IndexEnv env;
     env.symbols = symbols_;
@@ -99,10 +98,10 @@ class ProgramMachine {
     }
     int64_t blocks = 1;
     for (const int64_t n : counts) blocks *= n;
-    for (auto& a : axes_) a.assign(threads_, 0);
+    axes_.assign(threads_ * p_.axis_names.size(), 0);
     for (size_t t = 0; t < threads_; ++t) {
       auto rest = static_cast<int64_t>(t);
-      for (size_t i = inner.size(); i-- > 0;) axes_[inner[i]][t] = rest % sizes[i], rest /= sizes[i];
+      for (size_t i = inner.size(); i-- > 0;) axis(t, inner[i]) = rest % sizes[i], rest /= sizes[i];
     }
     for (auto& v : values_) v.assign(threads_, 0);
     std::vector<int64_t> order(static_cast<size_t>(blocks));
@@ -115,7 +114,7 @@ class ProgramMachine {
       int64_t rest = b;
       block_ = static_cast<int32_t>(b);
       for (size_t i = grid.size(); i-- > 0;) {
-        std::fill(axes_[grid[i]].begin(), axes_[grid[i]].end(), rest % counts[i]);
+        for (size_t t = 0; t < threads_; ++t) axis(t, grid[i]) = rest % counts[i];
         rest /= counts[i];
       }
       run_block(*body);
@@ -159,10 +158,11 @@ class ProgramMachine {
     for (const uint32_t id : body) statement(id, active);
   }
 
+  int64_t& axis(size_t thread, uint32_t a) { return axes_[thread * p_.axis_names.size() + a]; }
+
   int64_t evaluate(Expr e) {
-    local_.resize(axes_.size());
-    for (size_t a = 0; a < axes_.size(); ++a) local_[a] = axes_[a][thread_];
-    return p_.pool.evaluate(e, {local_, symbols_, &value_of_});
+    const size_t n = p_.axis_names.size();
+    return p_.pool.evaluate(e, {{axes_.data() + thread_ * n, n}, symbols_, &value_of_});
   }
 
   void statement(uint32_t id, const std::vector<uint32_t>& active) {
@@ -181,7 +181,7 @@ class ProgramMachine {
           for (size_t k = 0; k < active.size(); ++k)
             if (i < extents[k]) {
               some.push_back(active[k]);
-              axes_[x.axis][active[k]] = i;
+              axis(active[k], x.axis) = i;
             }
           run_body(x.body, some);
         }
@@ -522,7 +522,7 @@ class ProgramMachine {
   std::vector<char*> pointers_;
   std::vector<std::vector<Cell>> cells_;       // by buffer; inputs have none
   std::vector<std::vector<uint64_t>> values_;  // by statement and thread
-  std::vector<std::vector<int64_t>> axes_;     // by axis and thread
+  std::vector<int64_t> axes_;                  // by thread and axis
   struct Running {                             // a matrix instruction of four waves that nobody has waited for
     size_t group;                              // its first thread
     uint32_t sums;
@@ -536,7 +536,6 @@ class ProgramMachine {
   std::vector<Running> running_;
   using Batch = std::vector<std::pair<uint32_t, int64_t>>;  // elements of buffers
   std::vector<std::deque<Batch>> copies_;                   // by thread
-  std::vector<int64_t> local_;
   std::function<int64_t(uint32_t)> value_of_;
 };
 
