@@ -133,7 +133,7 @@ size_t Choice::smallest() {
 void Choice::give(const Plan& plan, int64_t peak) {
   put(joint_, plan, p_);
   p_.peak_bytes = peak;
-  put_gap(static_cast<double>(plan.cost), bound(plan, peak));
+  put_gap(plan, peak);
 }
 
 void Choice::give_as_lowered(size_t i) {
@@ -141,11 +141,13 @@ void Choice::give_as_lowered(size_t i) {
   put(joint_, plan, p_);
   p_.peak_bytes = peak(i);
   p_.recompute_seconds = std::max(0.0, lower(i).seconds - lower(all_).seconds);
-  put_gap(p_.recompute_seconds * kPicoseconds, bound(plan, p_.peak_bytes));
+  put_gap(plan, p_.peak_bytes);
 }
 
-void Choice::put_gap(double cost, double bound) {
-  if (p_.step_seconds > 0) p_.bound_gap = std::max(0.0, cost - bound) / kPicoseconds / p_.step_seconds;
+// Both sides are costs before fusion: no bound is known for what fusion leaves of them.
+void Choice::put_gap(const Plan& plan, int64_t peak) {
+  const double above = static_cast<double>(plan.cost) - bound(plan, peak);
+  if (p_.step_seconds > 0) p_.bound_gap = std::max(0.0, above) / kPicoseconds / p_.step_seconds;
 }
 
 // No plan of this peak computes less again: what is kept is in memory at once when the backward half begins, beside the

@@ -63,6 +63,7 @@ class Choice {
   // Writes a plan into the host's table. `peak`: -1 if the plan was not lowered.
   void give(const Plan& plan, int64_t peak);
   // The same, where what computing again takes is what it adds to a step as it is lowered; 0 where the step is faster for it.
+  // The gap to the bound stays one of costs before fusion.
   void give_as_lowered(size_t i);
 
  private:
@@ -74,7 +75,7 @@ class Choice {
   Lowered lower(const Plan& plan);
   const Lowered& lower(size_t i);
   double bound(const Plan& plan, int64_t peak) const;
-  void put_gap(double cost, double bound);
+  void put_gap(const Plan& plan, int64_t peak);
   bool is_far(int64_t simulated, int64_t bytes) const;
   bool is_far(size_t from, size_t to, int64_t bytes) const;
 

@@ -21,11 +21,12 @@ double peak_of(const Json& plan) { return plan.at("peak_bytes").is_null() ? -1 :
 double time_of(const Json& plan) { return plan.value("recompute_ms", 0.0); }
 
 std::string table_of(const Json& plans) {
-  Table table("rrrrr", {"peak", "activations", "computed again", "of a step", "gap"});
+  Table table("rrrrrr", {"peak", "activations", "computed again", "of a step", "before fusion", "gap"});
   for (const Json& p : plans) {
     const double step = p.value("step_ms", 0.0);
     table.row({peak_of(p) < 0 ? "-" : bytes_text(peak_of(p)), bytes_text(p.value("saved_bytes", 0.0)), ms_text(time_of(p)),
-               step > 0 ? percent(time_of(p) / step) : "-", p.at("gap").is_null() ? "-" : percent(p.at("gap").get<double>())});
+               step > 0 ? percent(time_of(p) / step) : "-", step > 0 ? percent(p.value("unfused_ms", 0.0) / step) : "-",
+               p.at("gap").is_null() ? "-" : percent(p.at("gap").get<double>())});
   }
   return table.text();
 }

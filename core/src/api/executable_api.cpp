@@ -54,6 +54,7 @@ tsr_error* memory_plans(tsr_context* c, tsr_graph* g, char** json) noexcept {
            {"budget_bytes", p.budget_bytes < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.budget_bytes)},
            {"feasible", p.feasible},
            {"recompute_ms", p.recompute_seconds * 1e3},
+           {"unfused_ms", p.unfused_seconds * 1e3},
            {"step_ms", p.step_seconds * 1e3},
            {"predicted_ms",
             p.predicted_seconds < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.predicted_seconds * 1e3)},

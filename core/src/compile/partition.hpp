@@ -39,8 +39,9 @@ struct PartitionPlan {
   int64_t budget_bytes = -1;                 // for the peak; -1: none
   bool feasible = true;                      // false: no plan keeps to the budget, and this is the one with the smallest peak
   double recompute_seconds = 0, step_seconds = 0;
+  double unfused_seconds = 0;           // of what runs again, node by node
   double predicted_seconds = -1;        // of a step under this plan, fused; negative: nobody asked
-  double gap = -1;                      // to the bound, as a part of the step's time; negative: unknown
+  double gap = -1;                      // of unfused_seconds to a bound, as a part of the step's time; negative: unknown
   std::vector<std::string> saved;       // names of the values that are kept, in the order of their ids
   std::vector<std::string> recomputed;  // names of the results of what runs again, in program order
   std::string line() const;
