@@ -227,3 +227,56 @@ TEST_CASE("whether generating code pays is not a question of the budget") {
     CHECK(backends_of(name, "1000") == always);
   }
 }
+
+TEST_CASE("a backward half is given the sizes that nothing of what it reads has") {
+  struct Case {
+    const char *what, *text;
+    std::vector<int64_t> x, cotangent, gradient;
+  };
+  const Case cases[] = {
+      {"two sizes of an input",
+       "graph @g(%x: f32[s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %y = reshape %x {shape = [s0 * s1]}\n %t = tangent %y\n %h "
+       "= "
+       "add %t, %t\n %g = reshape %h {shape = [s0, s1]}\n return %y, %g\n}\n",
+       {3, 4},
+       {12},
+       {3, 4}},
+      {"one that is solved for, and the one that it takes",
+       "graph @g(%x: f32[s0 * s1, s1]) symbols { s0: 1..; s1: 1.. } {\n %y = reshape %x {shape = [s0 * s1 * s1]}\n %t = "
+       "tangent "
+       "%y\n %h = add %t, %t\n %g = reshape %h {shape = [s0, s1, s1]}\n return %y, %g\n}\n",
+       {6, 2},
+       {12},
+       {3, 2, 2}},
+      {"one that depends on data",
+       "graph @g(%x: f32[s0]) symbols { s0: 1..; u0: 0.. unbacked } {\n %n = nonzero %x : i64[u0, 1]\n %f = cast %n {dtype = "
+       "f32}\n %b = broadcast_to %f {shape = [u0, s0]}\n %y = reshape %b {shape = [u0 * s0]}\n %t = tangent %y\n %h = add %t, "
+       "%t\n %g = reshape %h {shape = [u0, s0]}\n return %y, %g\n}\n",
+       {6},
+       {24},
+       {4, 6}},
+  };
+  for (const Case& k : cases) {
+    INFO(k.what);
+    const auto numbers = [](const std::vector<int64_t>& sizes, float factor) {
+      TensorRef t(tensor_create(TSR_F32, sizes, kCpu));
+      const int64_t n = num_elements(sizes);
+      for (int64_t i = 0; i < n; ++i) static_cast<float*>(t->desc.data)[i] = factor * static_cast<float>(i % 3);
+      return t;
+    };
+    const auto c = context(named("min_cut"));
+    auto graph = parse_graph(c->ops(), k.text, "pair.tsr");
+    const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+    const std::shared_ptr<const Executable> forward =
+        compile_cached(std::move(graph), {*c, c->config(), c->pipeline(c->config()), options});
+    const TensorRef x = numbers(k.x, 1), cotangent = numbers(k.cotangent, 1);
+    tsr_tensor_handle *given = x.get(), *seed = cotangent.get(), *gradient = nullptr;
+    std::vector<tsr_tensor_handle*> made(forward->num_outputs(), nullptr);
+    forward->run({&given, 1}, made);
+    SavedValues saved(forward, {&given, 1}, made);
+    for (tsr_tensor_handle* t : made) tensor_release(t);
+    saved.run({&seed, 1}, {&gradient, 1});
+    const TensorRef found(gradient);
+    CHECK(test::first_difference(found->desc, numbers(k.gradient, 2)->desc, true).empty());
+  }
+}

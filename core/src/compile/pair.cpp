@@ -7,6 +7,7 @@
 
 #include "compile/estimate.hpp"
 #include "compile/known_kernels.hpp"
+#include "compile/pair_sizes.hpp"
 #include "compile/partition.hpp"
 #include "compile/recompute.hpp"
 #include "ir/graph.hpp"
@@ -195,24 +196,30 @@ class PairCompiler {
       if (g.node(n).marks & TSR_MARK_BACKWARD)
         for (uint32_t i = 0; i < g.node(n).num_operands; ++i) reads(g.node(n).operands[i]);
     for (const tsr_id v : gradients) reads(v);
+    const auto inputs_of_backward = [&] {
+      std::vector<tsr_id> all = kept;
+      all.insert(all.end(), read.begin(), read.end());
+      all.insert(all.end(), cotangents.begin(), cotangents.end());
+      return all;
+    };
+    const std::string name = g.tables().name;
+    if (!g.sizes().symbols().empty())
+      for (const tsr_id v : values_for_sizes(*graph_part(g, name, inputs_of_backward(), gradients), g)) reads(v);
 
     Halves out;
     out.half = std::make_unique<BackwardHalf>();
     out.half->num_results = static_cast<uint32_t>(results.size());
     out.half->num_cotangents = static_cast<uint32_t>(cotangents.size());
-    std::vector<tsr_id> forward_outputs = results, backward_inputs = kept;
+    std::vector<tsr_id> forward_outputs = results;
     for (const tsr_id v : kept) {
       auto at = std::find(forward_outputs.begin(), forward_outputs.end(), v);
       if (at == forward_outputs.end()) at = forward_outputs.insert(forward_outputs.end(), v);
       out.half->kept.push_back(static_cast<uint32_t>(at - forward_outputs.begin()));
     }
     for (const tsr_id v : read) out.half->inputs.push_back(g.value(v).def_index);
-    backward_inputs.insert(backward_inputs.end(), read.begin(), read.end());
-    backward_inputs.insert(backward_inputs.end(), cotangents.begin(), cotangents.end());
 
     mark_what_leaves(g, forward_outputs);
-    const std::string name = g.tables().name;
-    out.backward = graph_part(g, name + "_backward", backward_inputs, gradients);
+    out.backward = graph_part(g, name + "_backward", inputs_of_backward(), gradients);
     out.forward = graph_part(g, name, inputs, forward_outputs);
     // What is kept goes while the backward half runs.
     Graph& back = *out.backward;
