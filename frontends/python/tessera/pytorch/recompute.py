@@ -30,6 +30,18 @@ _SHARES = 6  # that are tried, the last of them 0 where none fits
 _FULL = 0.98  # of what may be kept: no further share is tried
 
 
+def _at_hints(value):
+    """A value of a node with numbers for its sizes: a formula over symbols gives a symbol, and a number of that is a guard."""
+
+    def of(v):
+        if is_tensor(v):
+            return torch.empty(hints(v.shape), dtype=v.dtype, device="meta")
+        return hints([v])[0] if isinstance(v, torch.SymInt) else v
+
+    with torch.utils._python_dispatch._disable_current_modes():
+        return torch.utils._pytree.tree_map(of, value)
+
+
 def _picoseconds(node):
     """What computing a node once more costs: its arithmetic where PyTorch counts it, and the memory that it moves."""
     values = [node.meta["val"]] if not isinstance(node.meta["val"], (list, tuple)) else node.meta["val"]
@@ -40,10 +52,9 @@ def _picoseconds(node):
     packet = getattr(node.target, "overloadpacket", None)
     if packet in flop_registry:
         try:
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-            with torch.utils._python_dispatch._disable_current_modes():
-                seconds += int(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"])) / _FLOPS
-        except Exception:  # a symbolic size without a hint, or a formula that does not take these arguments
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: _at_hints(n.meta["val"]))
+            seconds += int(flop_registry[packet](*args, **kwargs, out_val=_at_hints(node.meta["val"]))) / _FLOPS
+        except Exception:  # a size without a hint, or a formula that does not take these arguments
             seconds += moved * 16 / _FLOPS
     return int(seconds * _PICOSECONDS)
 
