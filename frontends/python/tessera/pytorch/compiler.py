@@ -107,13 +107,7 @@ class CompiledRegion:
                     raise UnsupportedResult(node, str(why)) from None
                 results.append(value.id)
                 self.views.append(view)
-            # A symbol that no input has as a size of its own gets an input that only carries it.
-            bare = {d.node.expr for n in self.inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
-            self.carried = list(e.numbers)
-            for s, size in e.symbols.items():
-                if s not in bare and s not in e.made:
-                    builder.input(f"size_{len(self.carried)}", _core.dtypes["bool"], [size], 1)
-                    self.carried.append((s, None))
+            self.carried = [*e.numbers, *((s, None) for s in e.carry_sizes(self.inputs))]
             builder.outputs(results)
 
         graph = context.build(name, build)

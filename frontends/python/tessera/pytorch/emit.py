@@ -191,6 +191,15 @@ class Emitter:
                 hint = int(found)
         return self.builder.symbol(name, least, most, hint)
 
+    def carry_sizes(self, inputs):
+        """Gives each symbol that none of these nodes of FX has as a size of its own an input that only carries it: their
+        expressions, in order."""
+        bare = {d.node.expr for n in inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
+        carried = [s for s in self.symbols if s not in bare and s not in self.made]
+        for k, s in enumerate(carried):
+            self.builder.input(f"size_{k}", NUMBERS[torch.bool], [self.symbols[s]], _ARG)
+        return carried
+
     def holds(self, relation, a, b):
         """Whether a relation holds, for all sizes or for those of this call, which then becomes a guard. Unsupported where
         neither says so."""

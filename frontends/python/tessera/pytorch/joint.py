@@ -52,7 +52,7 @@ class JointGraph:
         steps = steps_of(joint, ours)
         region = Region(nodes=[n for n in self.nodes if ours.get(n) or n in steps], steps=[n for n in self.nodes if n in steps])
         client, inside = Steps(region), set(region.nodes)
-        e, env, lowered = Emitter(builder, records, shape_env), {}, {}
+        e, env, lowered, inputs = Emitter(builder, records, shape_env), {}, {}, []
         leaving = self.nodes[-1].all_input_nodes
         results = [n for n in leaving if not self.marks[n] & _BACKWARD]
 
@@ -65,7 +65,11 @@ class JointGraph:
                 if n not in inside and n not in env and is_tensor(n.meta.get("val")):
                     of = next((env[r] for r in results if r in env and _is_alike(r, n)), None)
                     tangent = of is not None and n.op == "placeholder" and n.name.startswith("tangents")
-                    env[n] = e("tangent", of) if tangent else e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"]))
+                    if tangent:
+                        env[n] = e("tangent", of)
+                        continue
+                    env[n] = e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"]))
+                    inputs.append(n)
             if node in steps:
                 client.emit(e, node, env)
             elif node.target is operator.getitem:
@@ -76,6 +80,7 @@ class JointGraph:
                     lowered[node] = result
                 else:
                     env[node] = result
+        e.carry_sizes(inputs)
         builder.outputs([env[n].id for n in leaving if n in env and n in inside])
 
 
