@@ -13,8 +13,10 @@ from .. import _core
 from .emit import Emitter, Unsupported
 from .packing import packing
 from .partition import (
+    ON_HOST,
     Partitioner,
     bytes_at_hints,
+    is_on_host,
     is_tensor,
     leaving_views,
     lower,
@@ -256,6 +258,9 @@ def compile_graph(gm, context, records, options, report, frozen=None, static=(),
         try:
             compiled = {}
             for level, region in sorted(regions.items()):
+                for n in region.outputs:
+                    if partitioner.on_gpu and is_on_host(n):
+                        raise UnsupportedResult(n, ON_HOST)
                 name = f"graph{next(_graphs)}"
                 compiled[level] = CompiledRegion(
                     context, records, region, shape_env, name, report, program, options["verify"], frozen, marks=marks,

@@ -133,6 +133,14 @@ def _plain_tensor(v):
 TRANSFERS = ("aten._to_copy.default", "prims.device_put.default")
 
 
+ON_HOST = "a result on cpu, in a graph of a GPU"
+
+
+def is_on_host(node):
+    """Whether a node gives a tensor of the host."""
+    return any(is_tensor(v) and v.device.type == "cpu" for v in torch.utils._pytree.tree_leaves(node.meta.get("val")))
+
+
 def devices_of(gm):
     """The devices of the values of a graph's nodes."""
     values = [n.meta.get("val", n.meta.get("example_value")) for n in gm.graph.nodes]
@@ -167,16 +175,26 @@ def lower(e, node, env):
     if f is None:
         raise Unsupported("no lowering")
 
-    def argument(n):
-        if is_tensor(n.meta["val"]):
-            env[n].dense = is_dense(n.meta["val"]) and hints([n.meta["val"].storage_offset()]) == [0]
-            return env[n]
-        return n.meta["val"]  # a size
-
     several = isinstance(fake, (list, tuple))
+    homes = {v.device for v in (fake if several else [fake]) if is_tensor(v) and v.device.type != "cpu"}
+
+    def lowered(placed):
+        def argument(n):
+            v = n.meta["val"]
+            if not is_tensor(v):
+                return v  # a size
+            env[n].dense = is_dense(v) and hints([v.storage_offset()]) == [0]
+            return e.placed(env[n], *homes) if placed and v.device.type == "cpu" else env[n]
+
+        return f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+
     e.builder.set_place(*place_of(node))
     e.wanted = {u.args[1] for u in node.users} if several else {0}
-    result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+    result = lowered(False)
+    # A number of the host travels with a launch; what it fills a tensor with on the host would not.
+    if len(homes) == 1 and any(n.meta["val"].device.type == "cpu" for n in tensor_arguments(node)):
+        if any(r is not None and r.rank and e.device(r) == "cpu" for r in (result if several else [result])):
+            result = lowered(True)
     for r, v in zip(result if several else [result], fake if several else [fake]):
         if r is not None:
             if why := e.same(r, v):
@@ -258,8 +276,8 @@ class Partitioner:
         if len(homes) != 1:
             return "results on several devices" if homes else "results that nobody reads"
         home = homes.pop()
-        if self.on_gpu and home.type == "cpu":
-            return "a result on cpu, in a graph of a GPU"
+        if self.on_gpu and home.type == "cpu" and any(is_tensor(v) and v.dim() for v in outs):
+            return ON_HOST
         for v in ins:
             if v.device != home and name not in TRANSFERS and not (v.device.type == "cpu" and v.dim() == 0):
                 return f"tensors on {v.device} and {home}"
@@ -296,6 +314,11 @@ class Partitioner:
                 ours[node] = ours[node.args[0]]
             else:
                 ours[node] = node.op == "call_function" and not of_numbers(node) and self.taken(node, ours)
+        # Numbers on the host of a GPU's graph stay within regions: a result there would wait for the GPU.
+        for node in reversed(self.gm.graph.nodes if self.on_gpu else ()):
+            if ours.get(node) and is_on_host(node) and not all(ours.get(u) for u in node.users):
+                ours[node] = False
+                self.refuse(node, ON_HOST)
         return ours
 
     @staticmethod
