@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
 # (source/scripts/gpu_check.sh in it) and without a network.
-# PART: device, ops, kernels, models, lengths, training, examples, pytorch, opinfo, conformance, sanitizer, or several: A,B.
+# PART: device, ops, kernels, models, lengths, training, examples, pytorch, opinfo, model_table, conformance, sanitizer, or
+# several: A,B.
 # Each step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
@@ -180,6 +181,20 @@ opinfo_part() {
   LINES_OF_STEP=${OPINFO_LINES:-100} step opinfo 60 python3 tests/python/torch/opinfo.py --report "$out"/opinfo/*.jsonl
 }
 
+# 60 models of Transformers, torchvision and timm, in four ways each, by one process for each core.
+model_table_part() {
+  local workers=${MODEL_TABLE_WORKERS:-$(nproc)}
+  mkdir -p "$out/model_table"
+  LINES_OF_STEP=1 step model-table-run "${MODEL_TABLE_SECONDS:-500}" bash -c '
+    for ((i = 0; i < $1; ++i)); do
+      python3 tests/python/torch/model_table.py --device cuda --part "$i/$1" --out "$2/model_table/$i.jsonl" "${@:3}" \
+        >"$2/model_table/$i.log" 2>&1 &
+    done
+    wait' model_table "$workers" "$out" ${MODEL_TABLE_ARGS:-}
+  LINES_OF_STEP=${MODEL_TABLE_LINES:-80} step model-table 60 python3 tests/python/torch/model_table.py \
+    --report "$out"/model_table/*.jsonl
+}
+
 conformance_part() {
   LINES_OF_STEP=12 step conformance "${CONFORMANCE_SECONDS:-300}" tessera plugin test \
     "$packed/lib/tessera/plugins/tessera.backend.cuda.so" --level "${CONFORMANCE_LEVEL:-L4}" --jobs 8 ${CONFORMANCE_ARGS:-}
@@ -197,7 +212,7 @@ sanitizer_part() {
   done
 }
 
-for part in device kernels ops models lengths training examples pytorch opinfo conformance sanitizer; do
+for part in device kernels ops models lengths training examples pytorch opinfo model_table conformance sanitizer; do
   has $part && ${part}_part
 done
 echo "== all steps"

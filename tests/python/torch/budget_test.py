@@ -52,9 +52,17 @@ def print_peaks(budget):
         lines.append(found[1])
         return found
 
+    choice = pytorch._partition_fn
+
+    def predicted(config, overrides, *more):  # measured costs would choose another plan on another day
+        return choice(config, (*overrides, 'partitioner.costs="predicted"'), *more)
+
     m, x = nn.Sequential(*(Wide() for _ in range(6))), torch.randn(512, 256)
     f = torch.compile(lambda x: m(x).square().sum(), backend=backend, options={"activation_memory_budget": budget})
-    with unittest.mock.patch.object(recompute, "by_the_core", noted):
+    with (
+        unittest.mock.patch.object(recompute, "by_the_core", noted),
+        unittest.mock.patch.object(pytorch, "_partition_fn", predicted),
+    ):
         f(x).backward()
     m.zero_grad(set_to_none=True)
     _core.memory_peak("cpu", True)
@@ -316,15 +324,26 @@ class Budget(unittest.TestCase):
                 self.assertLessEqual(plan.cost - gap, best + 1, (seed, budget))
 
     def test_sizes_that_change(self):
-        m = Network()
-        f = torch.compile(m, backend=backend, options={"activation_memory_budget": 0.3})
-        for n in (4, 6, 9):
-            x = torch.randn(n, 8)
-            found, expected = [], []
-            for g, into in ((f, found), (m, expected)):
-                torch.manual_seed(n)
-                into.extend(torch.autograd.grad(g(x).square().sum(), list(m.parameters())))
-            torch.testing.assert_close(found, expected)
+        choice = pytorch._partition_fn
+
+        def as_on_a_gpu(config, overrides, context, budget, _):
+            return choice(config, overrides, context, budget, True)
+
+        for budget, partition in ((0.3, choice), ("1 GiB", choice), (None, as_on_a_gpu)):
+            torch._dynamo.reset()
+            pytorch.reset()
+            m, graphs = Network(), []
+            with self.subTest(budget=budget), unittest.mock.patch.object(pytorch, "_partition_fn", partition):
+                f = torch.compile(m, backend=backend, options={"activation_memory_budget": budget} if budget else None)
+                for n in (4, 6, 9):
+                    x = torch.randn(n, 8)
+                    found, expected = [], []
+                    for g, into in ((f, found), (m, expected)):
+                        torch.manual_seed(n)
+                        into.extend(torch.autograd.grad(g(x).square().sum(), list(m.parameters())))
+                    torch.testing.assert_close(found, expected)
+                    graphs.append(len(pytorch.REPORT.graphs))
+                self.assertEqual(graphs, [2, 4, 4])  # what operators cost at the first sizes is no reason to compile again
 
     def test_other_values_are_refused(self):
         for value in (2, -0.1, "3 gigs", True):

@@ -89,6 +89,25 @@ class OnGpu(unittest.TestCase):
         half = torch.tensor(0.5)
         self.same(lambda x: x + half, x)
 
+    def test_numbers_of_the_host_that_fill_tensors(self):
+        def masked(x):
+            m = x.new_zeros(6, 6)
+            m[1:3, 2:] = 1
+            m[3:, :2] = 2
+            return x.masked_fill(m == 1, -100.0) + m
+
+        self.same(masked, torch.randn(4, 6, 6, device="cuda"))
+
+    def test_numbers_that_are_computed_on_the_host(self):
+        def scaled(x):
+            rows = torch.scalar_tensor(x.shape[0], dtype=torch.int64)
+            return x / rows.to(torch.float32).sqrt(), rows
+
+        for n in (3, 5):
+            self.same(lambda x: scaled(x)[0], torch.randn(n, 7, device="cuda"), dynamic=True)
+        # What leaves the graph is ATen's: a result of the plan's would wait for the GPU.
+        self.same(scaled, torch.randn(4, 7, device="cuda"), ours=False, dynamic=True)
+
     def test_made_of_numbers_alone(self):
         x = torch.randn(3, 5, device="cuda")
         found = self.same(
@@ -244,6 +263,17 @@ class OnGpu(unittest.TestCase):
             with self.subTest(dtype=dtype):
                 self.gradients(Text().to("cuda", dtype), loss, close)
                 self.all_ours()
+
+    def test_training_on_sizes_that_change(self):
+        m, graphs = Text().cuda(), []
+        f = torch.compile(m, backend=backend, fullgraph=True, dynamic=True)
+        for b, n in ((3, 24), (2, 16), (4, 33)):
+            ids = torch.randint(500, (b, n), device="cuda")
+            found, expected = (torch.autograd.grad(g(ids).square().mean(), list(m.parameters())) for g in (f, m))
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+            graphs.append(len(pytorch.REPORT.graphs))
+        self.assertEqual(graphs[1], graphs[2])
+        self.all_ours()
 
     def test_training_of_convolutions(self):
         norm = nn.BatchNorm2d(8)

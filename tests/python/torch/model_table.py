@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of docs/pytorch_models.md: 60 configurations of models through torch.compile(backend="tessera").
 
-    model_table.py [--out FILE] [--only NAME,...] [--ways static-inference,...] [--seconds N]
+    model_table.py [--out FILE] [--only NAME,...] [--ways static-inference,...] [--part I/N] [--device cpu|cuda] [--seconds N]
     model_table.py --report FILE...
 
 Every configuration runs in four ways: inference and training (the gradients of all parameters), with sizes as numbers
@@ -10,7 +10,8 @@ compared with eager's by the distance of both to the model in f64 (torch._dynamo
 dropout is off, so that all three compute the same.
 
 Each run is a process of its own, which may take --seconds. One line of JSON per run goes to FILE; what stands there is not run
-again, so that a run which was stopped goes on. --report prints the table.
+again, so that a run which was stopped goes on. --part takes every N-th run from the I-th on, for processes side by side, each
+with a file of its own. --report prints the table.
 """
 
 import argparse
@@ -150,7 +151,7 @@ REAL = {
 CONFIGURATIONS = {**SMALL, **REAL}
 
 
-def run(name, way):
+def run(name, way, device):
     """What is written of one run."""
     from tessera import pytorch
 
@@ -158,13 +159,13 @@ def run(name, way):
     make, arguments = CONFIGURATIONS[name]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    why, _ = models.check(make, arguments, training, dynamic=not static, sizes=STATIC if static else DYNAMIC)
+    why, _ = models.check(make, arguments, training, dynamic=not static, sizes=STATIC if static else DYNAMIC, device=device)
     graphs = pytorch.REPORT.graphs
     through_aten = sorted({r.op for g in graphs for r in g.refusals})
     return {"why": why, "graphs": len(graphs), "operators": sum(g.nodes for g in graphs), "aten": through_aten}
 
 
-def run_apart(name, way, seconds):
+def run_apart(name, way, device, seconds):
     """As run(), in a child, which is killed when it takes too long."""
     started = time.time()
     read, write = os.pipe()
@@ -175,7 +176,7 @@ def run_apart(name, way, seconds):
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), 2)
         try:
-            made = run(name, way)
+            made = run(name, way, device)
         except Exception as e:
             text = " | ".join(str(e).strip().splitlines()[:2])[:300]
             made = {"why": f"{type(e).__name__}: {text}", "trace": traceback.format_exc()[-2000:]}
@@ -233,6 +234,8 @@ def main():
     p.add_argument("--out")
     p.add_argument("--only")
     p.add_argument("--ways", default=",".join(WAYS))
+    p.add_argument("--part", default="0/1")
+    p.add_argument("--device", default="cpu")
     p.add_argument("--seconds", type=int, default=900)
     p.add_argument("--report", nargs="+")
     a = p.parse_args()
@@ -241,15 +244,17 @@ def main():
     torch.set_num_threads(1)  # a child of a process with threads would wait for them
     found = read([a.out]) if a.out and os.path.exists(a.out) else {}
     names = a.only.split(",") if a.only else list(CONFIGURATIONS)
-    for way in a.ways.split(","):
-        for name in names:
-            if (name, way) in found:
-                continue
-            made = found[name, way] = run_apart(name, way, a.seconds)
-            print(name, way, made["why"] or "same", f"{made['seconds']} s", file=sys.stderr, flush=True)
-            if a.out:
-                with open(a.out, "a") as out:
-                    out.write(json.dumps(made) + "\n")
+    part, parts = map(int, a.part.split("/"))
+    for name, way in [(name, way) for way in a.ways.split(",") for name in names][part::parts]:
+        if (name, way) in found:
+            continue
+        made = found[name, way] = run_apart(name, way, a.device, a.seconds)
+        print(name, way, made["why"] or "same", f"{made['seconds']} s", file=sys.stderr, flush=True)
+        if a.out:
+            with open(a.out, "a") as out:
+                out.write(json.dumps(made) + "\n")
+    if a.part != "0/1":  # the table is of all parts
+        return
     sys.exit(1 if report(found) else 0)
 
 

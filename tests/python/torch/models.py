@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of Transformers, torchvision and timm with seeded weights, small in width, through torch.compile(backend="tessera").
 
-    models.py [--training] [NAME...]
+    models.py [--training] [--device cpu|cuda] [NAME...]
 
 Every model runs on four sizes, one graph serving all from the second size on. What compiled code gives is compared with eager
 by the distance of both to the model in f64 (torch._dynamo.utils.same). With --training the gradients of all parameters are
@@ -154,17 +154,21 @@ def outputs_and_gradients(model, call, args, training):
     return [y.detach() for y in outputs], [g for g in torch.autograd.grad(loss, parameters, allow_unused=True) if g is not None]
 
 
+def each_tensor(args, f):
+    def of(a):
+        return f(a) if isinstance(a, torch.Tensor) else a
+
+    return {k: of(a) for k, a in args.items()} if isinstance(args, dict) else [of(a) for a in args]
+
+
 def in_f64(args):
-    def widened(a):
-        return a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
-
-    return {k: widened(a) for k, a in args.items()} if isinstance(args, dict) else [widened(a) for a in args]
+    return each_tensor(args, lambda t: t.double() if t.is_floating_point() else t)
 
 
-def check(make, arguments, training=False, dynamic=None, sizes=SIZES):
+def check(make, arguments, training=False, dynamic=None, sizes=SIZES, device="cpu"):
     """(why it failed or "", a line about it)"""
     torch.manual_seed(0)
-    eager = make()
+    eager = make().to(device)
     eager = without_dropout(eager).train() if training else eager.eval()
     ours, wide = copy.deepcopy(eager), copy.deepcopy(eager).double()
     torch._dynamo.reset()
@@ -173,7 +177,7 @@ def check(make, arguments, training=False, dynamic=None, sizes=SIZES):
     started, graphs = time.perf_counter(), []
     for batch, length in sizes:
         torch.manual_seed(batch)
-        args = arguments(batch, length)
+        args = each_tensor(arguments(batch, length), lambda t: t.to(device))
         with torch.set_grad_enabled(training):
             x, y = outputs_and_gradients(eager, eager, args, training), outputs_and_gradients(ours, compiled, args, training)
             z = outputs_and_gradients(wide, wide, in_f64(args), training)
@@ -193,6 +197,7 @@ def check(make, arguments, training=False, dynamic=None, sizes=SIZES):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--training", action="store_true")
+    p.add_argument("--device", default="cpu")
     p.add_argument("names", nargs="*")
     a = p.parse_args()
     warnings.simplefilter("ignore")
@@ -200,7 +205,7 @@ def main():
     failed = 0
     for name in names:
         try:
-            why, text = check(*MODELS[name], a.training)
+            why, text = check(*MODELS[name], a.training, device=a.device)
         except Exception as e:
             why, text = f"{type(e).__name__}: {e}", ""
         failed += bool(why)
