@@ -386,17 +386,19 @@ class Emitter:
         return ""
 
 
+_INTEGER_OF = {torch.bfloat16: (torch.int16, "h"), torch.float16: (torch.int16, "h"), torch.float32: (torch.int32, "i")}
+
+
 def scalar_bytes(value, dtype):
     if dtype == torch.bool:
         return struct.pack("<?", bool(value))
     if dtype.is_floating_point:
         value = float(value)
-        if dtype == torch.bfloat16:  # PyTorch's own rounding
-            return struct.pack("<h", int(torch.tensor(value, dtype=dtype).view(torch.int16)))
-        if dtype == torch.float16:
-            return struct.pack("<h", int(torch.tensor(value, dtype=torch.float64).to(dtype).view(torch.int16)))
-        if dtype == torch.float32:
-            return struct.pack("<i", int(torch.tensor(value, dtype=torch.float64).to(dtype).view(torch.int32)))
+        if dtype in _INTEGER_OF:  # by PyTorch's own rounding; as a fake tensor it would take milliseconds
+            with unset_fake_temporarily():
+                wide = torch.tensor(value, dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float64)
+                integer, code = _INTEGER_OF[dtype]
+                return struct.pack("<" + code, int(wide.to(dtype).view(integer)))
         return struct.pack("<d", value)
     if isinstance(value, float):
         if value != int(value):
