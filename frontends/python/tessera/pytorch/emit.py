@@ -112,6 +112,8 @@ class Emitter:
         if marks:  # TSR_MARK_*, of all nodes
             builder.set_marks(marks)
         self.wanted = {0}  # of the node that is being lowered: indices of the results that somebody reads
+        self.home = None  # of that node: the GPU on which its results lie
+        self._of_host = set()  # ids of numbers on the host that only a call tells
         self._expressions = {}  # symbolic size -> sympy expression
         self._constants = {}
 
@@ -261,7 +263,10 @@ class Emitter:
         sizes = self.sizes(fake.shape)
         device = device_name(fake.device)
         if order is None:
-            return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG, device, int(donated)), fake.dtype, sizes)
+            x = Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG, device, int(donated)), fake.dtype, sizes)
+            if device == "cpu" and not x.rank:
+                self._of_host.add(x.id)
+            return x
         laid = [sizes[k] for k in order]
         x = Value(self.builder.input(name, NUMBERS[fake.dtype], laid, _ARG, device, int(donated)), fake.dtype, laid)
         return self("transpose", x, perm=[order.index(k) for k in range(len(order))])
@@ -288,7 +293,15 @@ class Emitter:
             elif isinstance(value, bool):
                 value = int(value)
             given.append((name, kinds[name], value))
-        return [self.value(id) for id in self.builder.node(op, ids, given, self.label)]
+        made = [self.value(id) for id in self.builder.node(op, ids, given, self.label)]
+        if self._of_host.isdisjoint(ids) or op == "to_device":
+            return made
+        on_host = [x for x in made if self.device(x) == "cpu"]
+        if self.home and any(x.rank for x in on_host):  # a number travels with a launch; what it fills on the host does not
+            moved = [self("to_device", self.value(id), device=self.home).id if id in self._of_host else id for id in ids]
+            return [self.value(id) for id in self.builder.node(op, moved, given, self.label)]
+        self._of_host.update(x.id for x in on_host)
+        return made
 
     def __call__(self, op, *operands, **attributes):
         return self.ops(op, *operands, **attributes)[0]
@@ -326,6 +339,7 @@ class Emitter:
         if (expression, dtype) not in self.numbers:
             made = self.builder.input(f"number_{len(self.numbers)}", NUMBERS[dtype], [], _ARG)
             self.numbers[expression, dtype] = Value(made, dtype, [])
+            self._of_host.add(made)
         return self.numbers[expression, dtype]
 
     def tensor(self, t):

@@ -17,7 +17,7 @@ import torch
 from torch.fx.node import Node, map_arg
 
 from .. import _core
-from .emit import LAZY, NUMBERS, Emitter, Unsupported, Value, is_lazy
+from .emit import LAZY, NUMBERS, Emitter, Unsupported, Value, device_name, is_lazy
 from .ops import NOT_TAKEN, TABLE, lowering_of
 
 
@@ -175,26 +175,19 @@ def lower(e, node, env):
     if f is None:
         raise Unsupported("no lowering")
 
+    def argument(n):
+        if is_tensor(n.meta["val"]):
+            env[n].dense = is_dense(n.meta["val"]) and hints([n.meta["val"].storage_offset()]) == [0]
+            return env[n]
+        return n.meta["val"]  # a size
+
     several = isinstance(fake, (list, tuple))
-    homes = {v.device for v in (fake if several else [fake]) if is_tensor(v) and v.device.type != "cpu"}
-
-    def lowered(placed):
-        def argument(n):
-            v = n.meta["val"]
-            if not is_tensor(v):
-                return v  # a size
-            env[n].dense = is_dense(v) and hints([v.storage_offset()]) == [0]
-            return e.placed(env[n], *homes) if placed and v.device.type == "cpu" else env[n]
-
-        return f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
-
+    homes = {v.device for v in (fake if several else [fake]) if is_tensor(v)}
     e.builder.set_place(*place_of(node))
     e.wanted = {u.args[1] for u in node.users} if several else {0}
-    result = lowered(False)
-    # A number of the host travels with a launch; what it fills a tensor with on the host would not.
-    if len(homes) == 1 and any(n.meta["val"].device.type == "cpu" for n in tensor_arguments(node)):
-        if any(r is not None and r.rank and e.device(r) == "cpu" for r in (result if several else [result])):
-            result = lowered(True)
+    e.home = device_name(*homes) if len(homes) == 1 and torch.device("cpu") not in homes else None
+    result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+    e.home = None
     for r, v in zip(result if several else [result], fake if several else [fake]):
         if r is not None:
             if why := e.same(r, v):
@@ -276,7 +269,7 @@ class Partitioner:
         if len(homes) != 1:
             return "results on several devices" if homes else "results that nobody reads"
         home = homes.pop()
-        if self.on_gpu and home.type == "cpu" and any(is_tensor(v) and v.dim() for v in outs):
+        if self.on_gpu and home.type == "cpu" and (any(is_tensor(v) and v.dim() for v in outs) or any(v.device != home for v in ins)):
             return ON_HOST
         for v in ins:
             if v.device != home and name not in TRANSFERS and not (v.device.type == "cpu" and v.dim() == 0):
