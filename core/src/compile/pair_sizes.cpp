@@ -53,8 +53,8 @@ bool has_dimension(const Graph& g, tsr_id v, uint32_t symbol) {
   });
 }
 
-// An input with a dimension that is the symbol and nothing else: of those the one of the lowest rank, since it is held until the
-// half runs.
+// An input with a dimension that is the symbol and nothing else: of those the one of the lowest rank, since it is held until
+// the half runs.
 tsr_id input_with(const Graph& g, uint32_t symbol) {
   const tsr_region& body = g.region(0);
   tsr_id best = TSR_NONE;
