@@ -95,6 +95,38 @@ PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+// constant(tensor): a value that names the tensor's memory, on the host and dense, and keeps it. Nobody may write to it as long as
+// the graph, or what is compiled of it, lives.
+PyObject* constant(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "constant(tensor)");
+    tsr_graph* g = graph_of(self);
+    tsr_tensor_handle* held = handle_of(args[0]);
+    if (held->desc.device != 0 || !is_dense(held->desc))
+      raise(PyExc_ValueError, "constant: the tensor has to lie on the host, dense and row-major");
+    const auto release = [](void* ctx) { api().tensor_release(static_cast<tsr_tensor_handle*>(ctx)); };
+    api().tensor_retain(held);
+    check(graph_api().keep(g, release, held));
+    tsr_tensor named = held->desc;
+    if (reinterpret_cast<uintptr_t>(named.data) % std::max<size_t>(dtype_bits(named.dtype) / 8, 1) == 0)
+      named.flags |= TSR_TENSOR_KEPT;
+    tsr_attr value{};
+    value.name = "value";
+    value.kind = TSR_ATTR_TENSOR;
+    value.tensor = &named;
+    tsr_node_desc d{};
+    d.struct_size = sizeof d;
+    d.op = "constant";
+    d.attrs = &value;
+    d.num_attrs = 1;
+    d.marks = value_of<Builder>(self).marks;
+    tsr_id made = TSR_NONE;
+    check(graph_api().node_create(g, &d, 0, TSR_NONE, &made));
+    const tsr_tables& t = *graph_api().tables(g);
+    return checked(PyLong_FromUnsignedLong(TSR_AT(tsr_node, t.nodes, t.node_stride, made)->results[0]));
+  });
+}
+
 // set_place(file, line): where in the program the next nodes come from; an empty file: nobody knows
 PyObject* set_place(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
@@ -271,6 +303,7 @@ PyMethodDef methods[] = {method("layout", layout, "The device of a value, and it
                          method("dim", dim, "A size from two."),
                          method("input", input, "An input of the graph."),
                          method("node", node, "An op applied to values."),
+                         method("constant", constant, "A constant that shares a tensor's memory."),
                          method("set_place", set_place, "Says where in the program the next nodes come from."),
                          method("set_marks", set_marks, "Says what marks the next nodes have."),
                          method("type", type, "The type of a value."),

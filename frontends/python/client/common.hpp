@@ -164,6 +164,7 @@ struct TensorHolder {
 };
 // Of any tensor. One that is being captured is read: the graph breaks.
 tsr_tensor_handle* handle_of(PyObject* tensor);
+bool is_dense(const tsr_tensor& t);              // row-major and without gaps
 tsr_context* context_handle(PyObject* context);  // of a tessera.Context
 // A tensor of any library that speaks DLPack, borrowed: valid while this lives and the object is not changed.
 class Borrowed {

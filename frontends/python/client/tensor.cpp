@@ -155,16 +155,6 @@ PyObject* dlpack_device(PyObject* self, PyObject* const*, Py_ssize_t) {
   });
 }
 
-bool is_dense(const tsr_tensor& t) {
-  int64_t expected = 1;
-  for (uint32_t k = t.rank; k-- > 0;) {
-    if (t.sizes[k] == 0) return true;
-    if (t.sizes[k] != 1 && t.strides[k] != expected) return false;
-    expected *= t.sizes[k];
-  }
-  return true;
-}
-
 int64_t bytes_of(const tsr_tensor& t) {
   int64_t n = 1;
   for (uint32_t k = 0; k < t.rank; ++k) n *= t.sizes[k];
@@ -454,6 +444,16 @@ PyMethodDef functions[] = {method("from_numbers", from_numbers, "A tensor of thi
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+bool is_dense(const tsr_tensor& t) {
+  int64_t expected = 1;
+  for (uint32_t k = t.rank; k-- > 0;) {
+    if (t.sizes[k] == 0) return true;
+    if (t.sizes[k] != 1 && t.strides[k] != expected) return false;
+    expected *= t.sizes[k];
+  }
+  return true;
+}
 
 tsr_tensor_handle* handle_of(PyObject* self) {
   const TensorHolder& t = value_of<TensorHolder>(self, module().tensor, "a tessera.Tensor");

@@ -249,6 +249,36 @@ class Inference(unittest.TestCase):
             g(torch.randn(4, 3))
             self.assertEqual(int(counter.num_batches_tracked), n)
 
+    def test_writes_to_frozen_parameters(self):
+        """A constant shares the parameter's memory, and kernels have packed others: no call computes with a mixture."""
+        m = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).eval()
+        x = torch.randn(2, 3, 8, 8)
+        f = compiled(m, options={"freezing": True})
+        torch.testing.assert_close(f(x), m(x))
+        twice = lambda: {k: v * 2 for k, v in m.state_dict().items()}
+        for changed, write in (
+            ("1 of 8", lambda: m[4].bias.add_(1)),
+            ("1 of 8", lambda: setattr(m[0].weight, "data", torch.randn(4, 3, 3, 3))),
+            ("8 of 8", lambda: m.load_state_dict(twice())),
+            ("8 of 8", lambda: m.load_state_dict(twice(), assign=True)),
+            ("1 of 8", lambda: m[4].weight.untyped_storage().resize_(0)),
+        ):
+            write()
+            with self.assertRaisesRegex(tessera.UserError, f"TSR-F065. {changed} frozen .* the first is l_fn_modules_"):
+                f(x)
+            if m[4].weight.untyped_storage().size():
+                torch.compiler.reset()
+                torch.testing.assert_close(f(x), m(x))
+
+        with torch.inference_mode():  # whose tensors have no versions
+            m = nn.Linear(3, 4)
+            for options in ({"freezing": True}, {"pack_weights": True}):
+                torch.compiler.reset()
+                f = compiled(m, options=options)
+                for n in range(5):
+                    x = torch.full((2, 3), float(n))
+                    torch.testing.assert_close(f(x), m(x))
+
     def test_weights_are_packed_on_the_third_call(self):
         m = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 16), nn.Linear(16, 5)).eval()
         made = []

@@ -23,6 +23,7 @@ from .. import _core
 from . import artifact, dynamo_trace
 from .compiler import compile_graph
 from .emit import Records
+from .frozen import FrozenGraph, weights_of
 from .heads import repeat_again
 from .masks import simplify_masks
 from .ops import TABLE
@@ -115,24 +116,6 @@ def _check_version():
         )
 
 
-def _frozen(graph, inputs):
-    """By placeholder, the parameters and buffers that the graph reads and does not write."""
-    tracing = torch._guards.TracingContext.try_get()
-    meta = tracing.fw_metadata if tracing is not None else None
-    if meta is None:
-        return None
-    static, found = set(meta.static_input_indices or ()), {}
-    for node in graph.graph.find_nodes(op="placeholder"):
-        index = getattr(node.meta.get("desc"), "idx", None)
-        if index not in static or index >= len(inputs) or meta.input_info[index].mutates_data:
-            continue
-        real, fake = inputs[index], node.meta["val"]
-        plain = type(real) in (torch.Tensor, torch.nn.Parameter) and real.device.type in ("cpu", "cuda")
-        if plain and real.dtype == fake.dtype and tuple(real.shape) == tuple(fake.shape):
-            found[node] = real
-    return found
-
-
 def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     """Called by torch.compile for every graph that Dynamo captures."""
     _check_version()
@@ -144,6 +127,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     budget = chosen["activation_memory_budget"]
     # AOTAutograd keeps the compilers as long as what they made; they must not keep the tensors of the first call with it.
     given = [inputs]
+    names = [n.name for n in gm.graph.find_nodes(op="placeholder")]
 
     def compile_half(graph, _inputs, backward=False):
         # Of a training step, in which parameters change. What a half computes depends on the budget, and bits must not: with
@@ -160,9 +144,11 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
 
     def compile_inference(graph, _inputs):
         simplify_masks(graph)
-        frozen = _frozen(graph, given[0]) if chosen["freezing"] and given else None
-        static = _frozen(graph, given[0]) or () if chosen["pack_weights"] and given else ()
-        return compile_graph(graph, context, records, chosen, REPORT, frozen, static)
+        weights = weights_of(graph, given[0]) if given and (chosen["freezing"] or chosen["pack_weights"]) else {}
+        if not chosen["freezing"]:
+            return compile_graph(graph, context, records, chosen, REPORT, static=weights)
+        call = compile_graph(graph, context, records, chosen, REPORT, frozen=weights)
+        return FrozenGraph(call, graph, weights, names) if weights else call
 
     def compile_with(table):
         return aot_autograd(

@@ -343,10 +343,10 @@ class Emitter:
         return self.numbers[expression, dtype]
 
     def tensor(self, t):
-        """A constant of a real tensor's value."""
+        """A constant of a real tensor, whose memory it shares where it can: nobody may write to it."""
         with unset_fake_temporarily():
             value = _core.from_dlpack(t.detach().cpu().contiguous())
-        return self.value(self.builder.node("constant", [], [("value", ATTR["tensor"], value)])[0])
+        return self.value(self.builder.constant(value))
 
     def ints(self, values, dtype=torch.int64):
         return self.constant(dtype, [len(values)], struct.pack(f"<{len(values)}{_STRUCT[dtype]}", *values))

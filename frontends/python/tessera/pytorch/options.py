@@ -58,7 +58,7 @@ OPTIONS = {
         None,
         lambda value: value is None or _is_bool(value),
         "True or False",
-        "True: parameters are constants, folded and packed when compiling; they must not change afterwards",
+        "True: parameters are constants, folded and packed when compiling; a call after they changed is an error",
     ),
     "pack_weights": (
         False,
@@ -115,9 +115,9 @@ def list_mode_options(mode=None):
     return modes[mode]
 
 
-def refuse(message, hint):
-    error = _core.UserError(f"error[TSR-F061] {message}\n  hint: {hint}")
-    error.code, error.message, error.hint = "TSR-F061", message, hint
+def refuse(message, hint, code="TSR-F061"):
+    error = _core.UserError(f"error[{code}] {message}\n  hint: {hint}")
+    error.code, error.message, error.hint = code, message, hint
     return error
 
 

@@ -10,6 +10,7 @@ write drops what was made. A version does not count every write: those through `
 import torch
 
 from .. import _core
+from .frozen import states_of
 
 CALLS = 3
 MOST_BYTES = 1 << 30  # of one region's weights
@@ -24,7 +25,7 @@ class PackedWeights:
         self.state = None, 0, None  # key, calls in a row that had it, run
 
     def __call__(self, args, profiler=None):
-        key = [(args[k].data_ptr(), args[k]._version) for k in self.weights.values()]
+        key = states_of([args[k] for k in self.weights.values()])
         known, calls, run = self.state
         if key != known:
             calls, run = 0, None
