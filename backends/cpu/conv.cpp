@@ -36,6 +36,8 @@ bool can_filter_minimally(const ConvAttributes& a, const sdk::Type& w, const sdk
          a.dilation[1] == 1;
 }
 
+bool is_constant(const sdk::Value& v) { return v.def() && v.def().is("constant"); }
+
 const WinogradIsa& winograd_of(const Isa& isa, int size) {
   return isa.level >= 2 ? winograd_avx512(size) : isa.level == 1 ? winograd_avx2(size) : winograd_baseline(size);
 }
@@ -58,10 +60,9 @@ class ConvKernel final : public StridedKernel {
     if (way != ConvWay::kPredicted)
       take_way(isa, way);
     else if (!point_ && attributes_.groups == 1)
-      choose_way(isa, x, w, y, most_winograd, !c.unfrozen());
+      choose_way(isa, x, w, y, most_winograd, !c.unfrozen() && is_constant(c.node().operand(o_.at[1])));
     pack_constant(c, c.node().operand(o_.at[1]));
     rows_ = rows_ && packed_;
-    if (!packed_) winograd_ = nullptr;
   }
 
   std::string name() const override {
@@ -107,10 +108,15 @@ class ConvKernel final : public StridedKernel {
     g.c = l.outputs[0].data;
     if (winograd_) {
       char* copies = space;  // of the operands of steps; there is none of a constant
+      const char* filters = packed_.data();
+      if (!packed_) {
+        char* to = static_cast<char*>(l.workspace) + filtering_workspace(s);
+        winograd_transform(*isa_, *winograd_, o_.dense(l, 1, &copies), s.outputs, s.channels, to);
+        filters = to;
+      }
       const float* bias = o_.dense(l, 2, &copies);
       g.num_steps = o_.steps(l, copies, steps);
-      if (winograd_run({isa_, winograd_, &s, packed_.data(), bias, static_cast<float*>(g.c), steps, g.num_steps}, l.workspace,
-                       slots_))
+      if (winograd_run({isa_, winograd_, &s, filters, bias, static_cast<float*>(g.c), steps, g.num_steps}, l.workspace, slots_))
         return;
     }
     Panels panels(s, *isa_);
@@ -174,11 +180,16 @@ class ConvKernel final : public StridedKernel {
     const int64_t bytes =
         gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {packed, false, true}, slots_);
     if (planes_) return (bytes + 63) / 64 * 64 + Panels::copies_bytes(s);
-    return winograd_ ? std::max(bytes, winograd_workspace(*isa_, *winograd_, s, slots_)) : bytes;
+    if (!winograd_) return bytes;
+    const int64_t filters = packed_ ? 0 : winograd_packed_bytes(*isa_, winograd_->size, s.outputs, s.channels);
+    return (std::max(bytes, filtering_workspace(s) + filters) + 63) / 64 * 64;
+  }
+  int64_t filtering_workspace(const ConvShape& s) const {
+    return (winograd_workspace(*isa_, *winograd_, s, slots_) + 63) / 64 * 64;
   }
 
   // By the sizes that are known; a number of images that is not counts as one. Only weights that may be packed have rows for
-  // positions, and minimal filtering.
+  // positions. Filters that every run transforms have blocks of 2 x 2, which are exact where sums are.
   void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y, int most_winograd, bool may_pack) {
     int64_t positions = 1, depth = 1;
     for (uint32_t d = 1; d < w.rank(); ++d) {
@@ -194,8 +205,9 @@ class ConvKernel final : public StridedKernel {
     const ConvCycles direct = conv_cycles(*isa_, images, outputs, positions, depth);
     rows_ = direct.rows && may_pack;
     planes_ = !rows_ && outputs <= kCopiedOutputs && can_copy_planes(*isa_, attributes_, x, w, y);
-    if (!may_pack || !can_filter_minimally(attributes_, w, y)) return;
-    const int size = winograd_size(*isa_, most_winograd, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles);
+    if (!can_filter_minimally(attributes_, w, y)) return;
+    const int most = may_pack ? most_winograd : std::min(most_winograd, 2);
+    const int size = winograd_size(*isa_, most, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles, may_pack);
     if (size == 0) return;
     winograd_ = &winograd_of(isa, size);
     rows_ = planes_ = false;
@@ -208,7 +220,7 @@ class ConvKernel final : public StridedKernel {
   }
 
   void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
-    if (!v.def() || !v.def().is("constant")) return;
+    if (!is_constant(v)) return;
     const tsr_tensor& t = v.def().attr("value").as_tensor();
     const int64_t groups = attributes_.groups, outputs = t.sizes[0] / groups;
     int64_t depth = 1;
@@ -285,7 +297,7 @@ std::vector<ConvWay> conv_ways(const sdk::Compile& c, const Isa& isa, int most_w
   const ConvAttributes a(conv);
   const sdk::Value weights = c.node().operand(conv == c.node() ? 1 : outer_operand(c.node(), conv, 1));
   if (!x.is_static() || !w.is_static() || !y.is_static() || y.elements() == 0 || w.elements() == 0 || a.groups != 1 ||
-      is_point(a, x, w, y) || !weights.def() || !weights.def().is("constant"))
+      is_point(a, x, w, y) || !is_constant(weights))
     return {};
   std::vector<ConvWay> out = {ConvWay::kColumns, ConvWay::kRows};
   if (can_copy_planes(*gemm_kernels(isa, TSR_F32, TSR_F32), a, x, w, y)) out.push_back(ConvWay::kPlanes);

@@ -69,6 +69,44 @@ TEST_CASE("minimal filtering of larger blocks rounds two to three times as coars
   }
 }
 
+TEST_CASE("filters that are inputs are transformed by every run, and exact where sums are") {
+  const struct {
+    std::vector<int64_t> x, w;
+  } sizes[] = {
+      {{2, 32, 31, 30}, {40, 32, 3, 3}},    // a panel with few output channels, a last line and a last column of one result
+      {{8, 67, 14, 14}, {64, 67, 3, 3}},    // channels beyond whole vectors
+      {{3, 520, 15, 16}, {33, 520, 3, 3}},  // sums in two pieces, threads share channels
+      {{4, 16, 20, 33}, {96, 16, 3, 3}},
+  };
+  const char* const bare = "{strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}";
+  for (size_t k = 0; k < 2 * std::size(sizes); ++k) {
+    const auto& s = sizes[k / 2];
+    const char* const attributes = k % 2 == 0 ? padded : bare;
+    const std::string text = "graph @g(%x: " + type("f32", s.x) + ", %w: " + type("f32", s.w) + ") {\n  %c = conv %x, %w, _ " +
+                             attributes + "\n  %y = relu %c\n  return %y\n}\n";
+    INFO(attributes << " " << type("f32", s.x) << " " << type("f32", s.w));
+    const auto tensor = [](const std::vector<int64_t>& of, uint64_t seed, float special, Layout layout) {
+      std::vector<float> v = values(of, seed);
+      if (special != 0) v[v.size() / 2] = special;
+      std::vector<char> bytes(v.size() * 4);
+      std::memcpy(bytes.data(), v.data(), bytes.size());
+      return arrange(TSR_F32, of, bytes, layout);
+    };
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
+      CHECK(tested.describe().find(".winograd2.") != std::string::npos);
+      CHECK(tested.describe().find(".packed") == std::string::npos);
+      for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced})
+        for (const float special : {0.0f, INFINITY, std::nanf("")}) {
+          if (special != 0 && attributes == padded) continue;  // products of a filter and padding are not for all to compute
+          const std::vector<e::Tensor> in = {tensor(s.x, 1, 0, layout), tensor(s.w, 2, special, layout)};
+          CHECK(different(TSR_F32, tested.run(in)[0], reference.run(in)[0]) == 0);
+        }
+    }
+  }
+}
+
 TEST_CASE("minimal filtering leaves infinities, NaN and large values where they are") {
   const std::vector<int64_t> x = {2, 16, 30, 30}, w = {32, 16, 3, 3};
   // One tap of one channel for each result: sums of one value and zeros, which differences with its neighbours must not touch.

@@ -44,9 +44,19 @@ struct WinogradOut {
   FinishArgs finish;     // of row 0: its `at`, `row` (the channel), `col` and `ld`
 };
 
+// G g G^T in f32 for the filters [outputs][channels][3][3] of one panel, of which channels [from, to) are written.
+struct WinogradFilters {
+  const float* g;  // of the panel's first output channel
+  int outputs;     // at most nr
+  int64_t channels, from, to;
+  float* u;  // point p of channel c and output channel o goes to u[(p * channels + c) * nr + o]: for o up to nr, which is whole
+  int nr;    // vectors; beyond `outputs` some finite value, or what the last filter gives
+};
+
 struct WinogradIsa {
   int size;  // m
   int most;  // blocks at a time
+  void (*filters)(const WinogradFilters&);
   void (*in)(const WinogradIn&);
   bool (*out)(const WinogradOut&);  // whether all sums, before bias and steps, are finite
 };

@@ -217,11 +217,12 @@ class Run {
 }  // namespace
 
 int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
-                  double direct) {
+                  double direct, bool packed) {
   if (channels < 16 || outputs < isa.nr) return 0;
   // In products of a row of a tile and a panel, as `direct` is: what transforms take for each block and channel (measured on
   // AVX-512); and in the time of one of them 8 bytes of filters come from memory.
   constexpr double kTransform[] = {2, 8}, kFilterBytes = 8;
+  constexpr double kFilter = 3, kWritten = 4;  // of a filter that is transformed by each run: itself, and bytes that it writes
   int best = 0;
   double least = 0.9 * direct;
   for (const int size : {2, 4}) {
@@ -230,7 +231,8 @@ int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels
     const double in = static_cast<double>(channels), panels = static_cast<double>(ceil_div(outputs, isa.nr)),
                  all = static_cast<double>(outputs), points = points_of(size);
     const double cycles = std::max(points * blocks * in * panels, points * in * all * 4 / kFilterBytes) +
-                          kTransform[size / 4] * blocks * (in + all);
+                          kTransform[size / 4] * blocks * (in + all) +
+                          (packed ? 0 : in * all * (kFilter + points * 4 / kWritten));
     if (cycles < least) best = size, least = cycles;
   }
   return best;
@@ -278,6 +280,21 @@ void winograd_pack(const GemmIsa& isa, int size, const float* filters, int64_t o
     }
   });
   std::fill_n(to + winograd_packed_bytes(isa, size, outputs, channels) - kLine, kLine, char{0});
+}
+
+void winograd_transform(const GemmIsa& isa, const WinogradIsa& kernels, const float* filters, int64_t outputs, int64_t channels,
+                        char* to) {
+  constexpr int64_t kChunk = 64;  // channels
+  const int64_t nr = isa.nr, panels = ceil_div(outputs, nr), chunks = ceil_div(channels, kChunk);
+  sdk::parallel(panels * chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t p = unit / chunks, from = unit % chunks * kChunk;
+      kernels.filters({filters + p * nr * channels * 9, static_cast<int>(std::min(nr, outputs - p * nr)), channels, from,
+                       std::min(channels, from + kChunk),
+                       reinterpret_cast<float*>(to) + p * points_of(kernels.size) * channels * nr, static_cast<int>(nr)});
+    }
+  });
+  std::fill_n(to + winograd_packed_bytes(isa, kernels.size, outputs, channels) - kLine, kLine, char{0});
 }
 
 int64_t winograd_workspace(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots) {

@@ -12,13 +12,18 @@
 namespace cpu {
 
 // The blocks' size, 2 or 4 and at most `most`, with which minimal filtering takes the fewest cycles; 0 where the product of all
-// taps, which takes `direct` (see conv_positions.cpp), takes fewer. `out`: sizes of a result.
+// taps, which takes `direct` (see conv_positions.cpp), takes fewer. `out`: sizes of a result; `packed`: the filters are
+// transformed beforehand, not by each run.
 int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
-                  double direct);
+                  double direct, bool packed);
 
 // Filters [outputs][channels][3][3] as winograd_run reads them for blocks of that size.
 int64_t winograd_packed_bytes(const GemmIsa& isa, int size, int64_t outputs, int64_t channels);
 void winograd_pack(const GemmIsa& isa, int size, const float* filters, int64_t outputs, int64_t channels, char* to);
+
+// The same form in f32, for one run: winograd_pack() rounds once.
+void winograd_transform(const GemmIsa& isa, const WinogradIsa& kernels, const float* filters, int64_t outputs, int64_t channels,
+                        char* to);
 
 struct WinogradConv {
   const GemmIsa* isa;

@@ -95,8 +95,8 @@ PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// constant(tensor): a value that names the tensor's memory, on the host and dense, and keeps it. Nobody may write to it as long as
-// the graph, or what is compiled of it, lives.
+// constant(tensor): a value that names the tensor's memory, on the host and dense, and keeps it. Nobody may write to it as long
+// as the graph, or what is compiled of it, lives.
 PyObject* constant(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     expect_args(n, 1, 1, "constant(tensor)");

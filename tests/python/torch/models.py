@@ -165,8 +165,8 @@ def in_f64(args):
     return each_tensor(args, lambda t: t.double() if t.is_floating_point() else t)
 
 
-def check(make, arguments, training=False, dynamic=None, sizes=SIZES, device="cpu"):
-    """(why it failed or "", a line about it)"""
+def check(make, arguments, training=False, dynamic=None, sizes=SIZES, device="cpu", batch_alone=False):
+    """(why it failed or "", a line about it). batch_alone: the first size of tensors is the one that is a symbol."""
     torch.manual_seed(0)
     eager = make().to(device)
     eager = without_dropout(eager).train() if training else eager.eval()
@@ -178,6 +178,8 @@ def check(make, arguments, training=False, dynamic=None, sizes=SIZES, device="cp
     for batch, length in sizes:
         torch.manual_seed(batch)
         args = each_tensor(arguments(batch, length), lambda t: t.to(device))
+        if batch_alone:
+            each_tensor(args, lambda t: torch._dynamo.mark_dynamic(t, 0))
         with torch.set_grad_enabled(training):
             x, y = outputs_and_gradients(eager, eager, args, training), outputs_and_gradients(ours, compiled, args, training)
             z = outputs_and_gradients(wide, wide, in_f64(args), training)
