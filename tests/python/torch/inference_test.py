@@ -324,6 +324,30 @@ class Inference(unittest.TestCase):
         self.same(f, torch.randn(3, dtype=torch.complex64))
         self.same(f, torch.randn(3, dtype=torch.bfloat16))
 
+    def test_inputs_whose_conjugate_or_negative_is_taken_by_who_reads_them(self):
+        z = torch.randn(3, 4, dtype=torch.complex64)
+        negative = torch.imag(z.conj())
+        self.assertTrue(z.conj().is_conj() and negative.is_neg())
+        f = lambda a, b, n: (a * b + 1, torch.view_as_real(a + n), n * 2)
+        self.same(f, z.conj(), z, negative)
+        self.same(f, z, z.t().conj().t(), negative)
+        self.same(lambda a: a.svd().S.sum() * a.exp(), z.conj(), options={"fallback": "aten"})  # beside one that ATen runs
+        compiled(f, options={"fallback": "error"})(z.conj(), z, negative)
+
+    def test_masked_scatter_from_what_may_be_empty(self):
+        f = lambda x, mask, source, keep: x.masked_scatter(mask, source[keep])
+        g = compiled(f, options={"fallback": "error"})
+        x, source = torch.arange(6.0), torch.arange(10.0, 16.0)
+        mask = torch.tensor([True, False, True, True, False, False])
+        for keep in ([1, 1, 1, 1, 0, 0], [0, 1, 0, 1, 0, 1]):
+            keep = torch.tensor(keep, dtype=torch.bool)
+            torch.testing.assert_close(g(x, mask, source, keep), f(x, mask, source, keep))
+        nothing = torch.zeros(6, dtype=torch.bool)
+        torch.testing.assert_close(g(x, nothing, source, nothing), x)
+        for keep in ([0, 1, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0]):  # fewer than the mask takes
+            with self.assertRaises((tessera.UserError, RuntimeError)):
+                g(x, mask, source, torch.tensor(keep, dtype=torch.bool))
+
     def test_autocast(self):
         m = Network().eval()
         x = torch.randn(5, 8)

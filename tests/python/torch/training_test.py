@@ -187,6 +187,43 @@ class Training(unittest.TestCase):
             torch.testing.assert_close(*(torch.autograd.grad(y, x, weights)[0] for y in (found, expected)), msg=f"{n}d")
         self.assertEqual(self.refused(), set())
 
+    def gradients(self, f, *inputs):
+        """Values and gradients of f beside eager's, all of it captured."""
+        found = []
+        for g in (f, torch.compile(f, backend=backend, dynamic=False, options={"fallback": "error"})):
+            xs = [x.detach().clone().requires_grad_() for x in inputs]
+            y = g(*xs)
+            found.append((y.detach(), *torch.autograd.grad((y * torch.linspace(-1, 2, y.numel()).view(y.shape)).sum(), xs)))
+        torch.testing.assert_close(*found, equal_nan=True)
+
+    def test_reductions_of_segments(self):
+        torch.manual_seed(3)
+        x = torch.randn(7, 3)
+        x[2], x[5, 1], x[6, 1] = x[1], 0, 0  # equals share a gradient, and zeros leave one product
+        for reduce in ("sum", "mean", "max", "min", "prod"):
+            for initial in (None, 2.0):
+                kwargs = dict(axis=0, unsafe=True, initial=initial)
+                for lengths in ([3, 0, 4], [7], [1, 2, 4]):
+                    lengths = torch.tensor(lengths)
+                    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+                    self.gradients(lambda x: torch.segment_reduce(x, reduce, lengths=lengths, **kwargs), x)
+                    self.gradients(lambda x: torch.segment_reduce(x, reduce, offsets=offsets, **kwargs), x)
+
+    def test_distances_of_all_pairs(self):
+        torch.manual_seed(4)
+        x = torch.randn(5, 3)
+        x[3] = x[1]  # their distance has no slope
+        for p in (1.0, 2.0, 3.0, float("inf")):
+            self.gradients(lambda x: torch.nn.functional.pdist(x, p), x)
+
+    def test_parts_of_a_factorised_matrix(self):
+        torch.manual_seed(5)
+        for shape in ((4, 4), (2, 3, 5), (2, 5, 3)):
+            lu, pivots = torch.linalg.lu_factor(torch.randn(shape))
+            for k in range(3):
+                f = lambda lu: torch.lu_unpack(lu, pivots)[k] + 0 * lu.sum()
+                self.gradients(f, lu)
+
     def test_halves_under_autocast(self):
         x = torch.randn(6, 8)
         eager = mlp()

@@ -10,7 +10,7 @@ import torch
 from torch.fx.node import Node, map_arg
 
 from .. import _core
-from .emit import Emitter, Unsupported
+from .emit import Emitter, Unsupported, is_lazy
 from .packing import packing
 from .partition import (
     ON_HOST,
@@ -437,7 +437,9 @@ def _region_step(p, region, sizes):
     run = p.bind(region.guarded(run, range(count)), "run")
     steps = region.steps
     others = steps.region.others if steps else []
-    reads, arguments = [*region.inputs, *others], [p.names[n] for n in region.inputs]
+    # An executable reads memory, which does not hold the value where its conjugate or negative is taken by who reads it.
+    resolved = {n: ".resolve_conj().resolve_neg()" if is_lazy(n.meta["val"]) else "" for n in region.inputs}
+    reads, arguments = [*region.inputs, *others], [p.names[n] + resolved[n] for n in region.inputs]
     arguments += [_number_text(p, expression, sizes, region.values, reads) for expression, _ in region.carried]
     before, listed = "", f"[{', '.join(arguments)}]"
     if steps:
@@ -500,7 +502,7 @@ def _direct(p, placeholders, statements, compiled, results):
     if region.steps or region.carried or any(v is not None for v in region.views) or list(results) != region.outputs:
         return None
     position = {n: k for k, n in enumerate(placeholders)}
-    if any(n not in position for n in region.inputs):
+    if any(n not in position or is_lazy(n.meta["val"]) for n in region.inputs):
         return None
     places = [position[n] for n in region.inputs]
     run = _core.Runner(region.executable, tensor_sources(region.inputs, places), torch.Tensor).run

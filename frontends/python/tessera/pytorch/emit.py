@@ -62,9 +62,6 @@ class _Opaque(Exception):
     """A size that the graph's own arithmetic does not express: Python computes it at every call."""
 
 
-LAZY = "a tensor whose conjugate or negative is taken by who reads it"
-
-
 def device_name(device):
     """A device of PyTorch's as Tessera calls it."""
     return device.type if device.type == "cpu" else f"{device.type}:{device.index or 0}"
@@ -253,11 +250,9 @@ class Emitter:
         return self.builder.known(relation, a, b)
 
     # ---- values
-    def input(self, name, fake, order=None, probing=False, donated=False):
+    def input(self, name, fake, order=None, donated=False):
         """An input of the graph; with an order of dimensions, the graph has them in that one: what lies dense in memory then
         needs no copy at a call. donated: a call's list lets go of it when nothing reads it any more."""
-        if is_lazy(fake) and not probing:
-            raise Unsupported(LAZY)
         if fake.dtype not in NUMBERS:
             raise Unsupported(f"dtype {fake.dtype}")
         sizes = self.sizes(fake.shape)

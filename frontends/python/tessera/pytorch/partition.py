@@ -17,7 +17,7 @@ import torch
 from torch.fx.node import Node, map_arg
 
 from .. import _core
-from .emit import LAZY, NUMBERS, Emitter, Unsupported, Value, device_name, is_lazy
+from .emit import NUMBERS, Emitter, Unsupported, Value, device_name
 from .ops import NOT_TAKEN, TABLE, lowering_of
 
 
@@ -243,8 +243,6 @@ class Partitioner:
                 return why
         if why := self._misplaced(name, outs, [n.meta["val"] for n in ins]):
             return why
-        if any(is_lazy(n.meta["val"]) and not ours.get(n) for n in ins):
-            return LAZY
         names = {}
 
         def described(n):
@@ -279,7 +277,7 @@ class Partitioner:
     def _probe(self, node, ins, used):
         def build(builder):
             e = Emitter(builder, self.records, self.shape_env)
-            env = {n: e.input(f"x{k}", n.meta["val"], probing=True) for k, n in enumerate(ins)}
+            env = {n: e.input(f"x{k}", n.meta["val"]) for k, n in enumerate(ins)}
             result = lower(e, node, env)
             if used is not None:
                 if any(result[k] is None for k in used):

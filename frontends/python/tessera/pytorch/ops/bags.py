@@ -49,3 +49,75 @@ def _embedding_bag(
     if mode == _MAX:
         y = e("select", e("expand_dims", e("eq", count, 0), axes=[1]), e.scalar(0, dtype), y)
     return [e.cast(y, out[0].dtype), None, None, None]
+
+
+_EMPTY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
+_REDUCTION = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
+
+
+def _segments(e, x, lengths, offsets, axis):
+    """(for every row of x the segment that it belongs to, the number of segments, their lengths)"""
+    bounds = lengths if offsets is None else offsets
+    if bounds is None or bounds.rank != 1 or (number(axis) or 0) != 0:
+        raise Unsupported("segments of several lists")
+    bounds = e.cast(bounds, torch.int64)
+    if offsets is None:
+        count, ends = bounds.sizes[0], e("cumsum", bounds, axis=0)
+    else:
+        count = e.sub(bounds.sizes[0], 1)
+        ends = e("slice", bounds, starts=[1], limits=[bounds.sizes[0]], strides=[1])
+        bounds = e("sub", ends, e("slice", bounds, starts=[0], limits=[count], strides=[1]))
+    rows = e("iota", shape=[x.sizes[0]], axis=0, dtype=torch.int64)
+    return e.cast(e("searchsorted", ends, rows, right=True), torch.int64), count, bounds
+
+
+def _reduced(e, rows, segment, count, start, reduction):
+    """What lies behind the last segment goes to a row that is cut off."""
+    shape = [e.add(count, 1), *rows.sizes[1:]]
+    into = e("full", e.scalar(start, rows.dtype), shape=shape)
+    y = e("scatter_nd", into, e("expand_dims", segment, axes=[1]), rows, reduction=reduction)
+    return e("slice", y, starts=[0] * rows.rank, limits=[count, *rows.sizes[1:]], strides=[1] * rows.rank)
+
+
+def _per_row(e, x, rank):
+    return e("expand_dims", x, axes=list(range(1, rank))) if rank > 1 else x
+
+
+@lowers("aten.segment_reduce.default")
+def _segment_reduce(e, out, x, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    if indices is not None:
+        raise Unsupported("segments of indices")
+    segment, count, of_segment = _segments(e, x, lengths, offsets, axis)
+    start = _EMPTY[reduce] if initial is None else float(number(initial))
+    dtype = torch.float32 if x.dtype in HALVES else x.dtype
+    y = _reduced(e, e.cast(x, dtype), segment, count, start, _REDUCTION[reduce])
+    if reduce == "mean":
+        empty = e.scalar(math.nan if initial is None else start, dtype)
+        mean = e("div", y, _per_row(e, e.cast(e("maximum", of_segment, 1), dtype), y.rank))
+        y = e("select", _per_row(e, e("eq", of_segment, 0), y.rank), empty, mean)
+    return e.cast(y, out.dtype)
+
+
+@lowers("aten._segment_reduce_backward.default")
+def _segment_reduce_backward(e, out, seed, y, x, reduce, *, lengths=None, offsets=None, axis=0, initial=None):
+    segment, count, of_segment = _segments(e, x, lengths, offsets, axis)
+    # Rows behind the last segment read a row of zeros.
+    dtype = torch.float32 if x.dtype in HALVES else x.dtype
+    zeros = e("full", e.scalar(0, dtype), shape=[1, *x.sizes[1:]])
+    of_row = lambda t: e("gather", e("concat", e.cast(t, dtype), zeros, axis=0), segment, axis=0)
+    x, g = e.cast(x, dtype), of_row(seed)
+    if reduce == "mean":
+        g = of_row(e("div", e.cast(seed, dtype), _per_row(e, e.cast(e("maximum", of_segment, 1), dtype), x.rank)))
+    elif reduce in ("max", "min"):  # equals share it
+        chosen = e("logical_or", e("ne", x, x), e("eq", x, of_row(y)))
+        shares = _reduced(e, e.cast(chosen, dtype), segment, count, 0.0, "add")
+        g = e("select", chosen, e("div", g, e("maximum", of_row(shares), 1)), e.scalar(0, dtype))
+    elif reduce == "prod":  # the product of the others
+        zero, one = e("eq", x, 0), e.scalar(1, dtype)
+        start = 1.0 if initial is None else float(number(initial))
+        others = of_row(_reduced(e, e("select", zero, one, x), segment, count, start, "mul"))
+        zeros_of = of_row(_reduced(e, e.cast(zero, dtype), segment, count, 0.0, "add"))
+        others = e("select", zero, others, e("div", others, x))
+        left = e("sub", zeros_of, e.cast(zero, dtype))  # zeros among the others
+        g = e("select", e("eq", left, 0), e("mul", g, others), e.scalar(0, dtype))
+    return e.cast(g, out.dtype)

@@ -36,14 +36,19 @@ def _cdist(e, out, a, b, p, mode=None):
 _MOST_PAIRS = 4096
 
 
+def pairs_of(n):
+    """Of n points, (i, j) with i < j in the order of pdist."""
+    if is_symbolic(n) or n * (n - 1) // 2 > _MOST_PAIRS:
+        raise Unsupported("distances between many points")
+    return [(i, j) for i in range(n) for j in range(i + 1, n)]
+
+
 @lowers("aten._pdist_forward.default")
 def _pdist(e, out, x, p=2.0):
     n, p = x.sizes[0], float(number(p))
     if n in (0, 1) or x.sizes[1] == 0:
         return e("full", e.scalar(0, x.dtype), shape=e.sizes(out.shape))
-    if is_symbolic(n) or n * (n - 1) // 2 > _MOST_PAIRS:
-        raise Unsupported("distances between many points")
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    pairs = pairs_of(n)
     first, second = (e("gather", x, e.ints([pair[k] for pair in pairs]), axis=0) for k in (0, 1))
     return _norm(e, e("sub", first, second), p)
 

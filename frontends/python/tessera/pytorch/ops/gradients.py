@@ -10,6 +10,7 @@ import math
 import torch
 
 from ..emit import HALVES, Unsupported, is_symbolic
+from .distances import pairs_of
 from .networks import attention_arguments, pooled
 from .table import TABLE, lowers, number, product
 
@@ -284,6 +285,19 @@ def _cdist(e, out, seed, a, b, p, distance):
         slope = e("select", e("eq", distance, 0), e.scalar(0, d.dtype), slope)
     y = e("reduce_sum", e("mul", seed, slope), axes=[axis - 1])
     return e("sum_to", y, shape=e.sizes(out.shape)) if y.sizes != e.sizes(out.shape) else y
+
+
+@lowers("aten._pdist_backward.default")
+def _pdist(e, out, seed, x, p, distance):
+    n = x.sizes[0]
+    if n in (0, 1) or x.sizes[1] == 0:
+        return e("full", e.scalar(0, x.dtype), shape=e.sizes(out.shape))
+    pairs = {pair: k for k, pair in enumerate(pairs_of(n))}
+    of_pair = e.ints([pairs.get((min(i, j), max(i, j)), 0) for i in range(n) for j in range(n)])
+    seed, distance = (e.reshape(e("gather", t, of_pair, axis=0), [n, n]) for t in (seed, distance))
+    same = e.reshape(e.ints([int(i == j) for i in range(n) for j in range(n)]), [n, n])
+    seed, distance = (e("select", e("eq", same, 1), e.scalar(0, x.dtype), t) for t in (seed, distance))
+    return _cdist(e, out, seed, x, x, p, distance)
 
 
 @lowers("aten.masked_scatter_backward.default")

@@ -140,13 +140,15 @@ def _put(e, out, x, index, source, accumulate=False):
 @lowers("aten.masked_scatter.default")
 def _masked_scatter(e, out, x, mask, source):
     n = product(e, source.sizes)
-    if e.known(GE, n, 1) is not True:
-        raise Unsupported("masked_scatter from what may be empty")
     sizes = e.sizes(out.shape)
     mask, total = e.broadcast(mask, sizes), product(e, sizes)
-    flat = e.reshape(mask, [total])
-    place = e("sub", e("cumsum", e.cast(flat, torch.int64), axis=0), 1)  # beyond the source is an error, as in PyTorch
-    taken = e("gather", e.reshape(source, [n]), e("select", flat, place, e.scalar(0, torch.int64)), axis=0)
+    flat, source = e.reshape(mask, [total]), e.reshape(source, [n])
+    place, nothing = e("sub", e("cumsum", e.cast(flat, torch.int64), axis=0), 1), e.scalar(0, torch.int64)
+    if e.known(GE, n, 1) is not True:  # what is not chosen reads an element behind the source
+        nothing = e("dim_value", value=n)
+        place = e("add", place, e.cast(e("ge", place, nothing), torch.int64))
+        source = e("concat", source, e("full", e.scalar(0, source.dtype), shape=[1]), axis=0)
+    taken = e("gather", source, e("select", flat, place, nothing), axis=0)  # beyond the source is an error, as in PyTorch
     return e("select", mask, e.reshape(taken, sizes), e.broadcast(x, sizes))
 
 
