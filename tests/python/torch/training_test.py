@@ -190,16 +190,19 @@ class Training(unittest.TestCase):
     def gradients(self, f, *inputs):
         """Values and gradients of f beside eager's, all of it captured."""
         found = []
+        torch._dynamo.reset()  # it compiles one function eight times at most
+        pytorch.reset()
         for g in (f, torch.compile(f, backend=backend, dynamic=False, options={"fallback": "error"})):
             xs = [x.detach().clone().requires_grad_() for x in inputs]
             y = g(*xs)
             found.append((y.detach(), *torch.autograd.grad((y * torch.linspace(-1, 2, y.numel()).view(y.shape)).sum(), xs)))
+        self.assertEqual(len(pytorch.REPORT.graphs), 2)
         torch.testing.assert_close(*found, equal_nan=True)
 
     def test_reductions_of_segments(self):
         torch.manual_seed(3)
         x = torch.randn(7, 3)
-        x[2], x[5, 1], x[6, 1] = x[1], 0, 0  # equals share a gradient, and zeros leave one product
+        x[2], x[5, 1], x[6, 1] = x[1], 0, 0  # equals share a gradient above 0; products of zeros
         for reduce in ("sum", "mean", "max", "min", "prod"):
             for initial in (None, 2.0):
                 kwargs = dict(axis=0, unsafe=True, initial=initial)
@@ -223,6 +226,16 @@ class Training(unittest.TestCase):
             for k in range(3):
                 f = lambda lu: torch.lu_unpack(lu, pivots)[k] + 0 * lu.sum()
                 self.gradients(f, lu)
+
+    def test_products_of_reflections(self):
+        torch.manual_seed(6)
+        for shape in ((5, 3), (2, 4, 4), (2, 5, 2)):
+            x, tau = torch.geqrf(torch.randn(shape))
+            self.gradients(lambda x, tau: torch.linalg.householder_product(x, tau), x, tau)
+            for left in (True, False):
+                y = torch.randn(*shape[:-2], *((shape[-2], 3) if left else (3, shape[-2])))
+                for transpose in (False, True):
+                    self.gradients(lambda x, tau, y: torch.ormqr(x, tau, y, left, transpose), x, tau, y)
 
     def test_halves_under_autocast(self):
         x = torch.randn(6, 8)

@@ -14,6 +14,7 @@ from . import (
     creation,
     distances,
     elementwise,
+    factors,
     fourier,
     gradients,
     grids,

@@ -108,10 +108,11 @@ def _segment_reduce_backward(e, out, seed, y, x, reduce, *, lengths=None, offset
     x, g = e.cast(x, dtype), of_row(seed)
     if reduce == "mean":
         g = of_row(e("div", e.cast(seed, dtype), _per_row(e, e.cast(e("maximum", of_segment, 1), dtype), x.rank)))
-    elif reduce in ("max", "min"):  # equals share it
+    elif reduce in ("max", "min"):  # equals share it, where it is positive: ATen divides no other
         chosen = e("logical_or", e("ne", x, x), e("eq", x, of_row(y)))
         shares = _reduced(e, e.cast(chosen, dtype), segment, count, 0.0, "add")
-        g = e("select", chosen, e("div", g, e("maximum", of_row(shares), 1)), e.scalar(0, dtype))
+        shared = e("select", e("gt", g, 0), e("div", g, e("maximum", of_row(shares), 1)), g)
+        g = e("select", chosen, shared, e.scalar(0, dtype))
     elif reduce == "prod":  # the product of the others
         zero, one = e("eq", x, 0), e.scalar(1, dtype)
         start = 1.0 if initial is None else float(number(initial))

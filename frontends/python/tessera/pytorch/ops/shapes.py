@@ -268,38 +268,6 @@ for _aten in ("tril", "triu"):
     TABLE[f"aten.{_aten}.default"] = lambda e, out, x, diagonal=0, op=_aten: e(op, x, diagonal=number(diagonal))
 
 
-_MOST_SWAPS = 64
-
-
-@lowers("aten.lu_unpack.default")
-def _lu_unpack(e, out, lu, pivots, unpack_data=True, unpack_pivots=True):
-    batch, (m, n) = lu.sizes[:-2], lu.sizes[-2:]
-    if any(is_symbolic(s) for s in (m, n)) or 0 in lu.sizes:
-        raise Unsupported("a matrix of unknown or no size")
-    k, parts = min(m, n), [None, None, None]
-    slice_of = lambda x, rows, columns: e(
-        "slice", x, starts=[0] * x.rank, limits=[*batch, rows, columns], strides=[1] * x.rank
-    )
-    rows, columns = (e("iota", shape=[m, m], axis=axis, dtype=torch.int64) for axis in (0, 1))
-    if unpack_data:
-        lower = e("tril", slice_of(lu, m, k), diagonal=-1)
-        eye = e("slice", e.cast(e("eq", rows, columns), lu.dtype), starts=[0, 0], limits=[m, k], strides=[1, 1])
-        parts[1:] = [e("add", lower, eye), e("triu", slice_of(lu, k, n), diagonal=0)]
-    if unpack_pivots:
-        if k > _MOST_SWAPS:
-            raise Unsupported("pivots of a large matrix")
-        places = e.broadcast(e("iota", shape=[m], axis=0, dtype=torch.int64), [*batch, m])
-        order, last = places, len(batch)
-        for step in range(k):  # row `step` and the one that its pivot names change places
-            one = dict(starts=[0] * last + [step], limits=[*batch, step + 1], strides=[1] * (last + 1))
-            other = e("sub", e.cast(e("slice", pivots, **one), torch.int64), 1)
-            here, there = e("slice", order, **one), e("take_along_axis", order, other, axis=last)
-            order = e("select", e("eq", places, other), here, order)
-            order = e("select", e("eq", places, step), there, order)
-        parts[0] = e.cast(e("eq", e("expand_dims", order, axes=[last]), rows), lu.dtype)
-    return parts
-
-
 def _triangle_indices(e, out, rows, columns, offset, lower):
     rows, columns, offset = number(rows), number(columns), number(offset)
     pairs = [(i, j) for i in range(rows) for j in range(columns) if (j - i <= offset if lower else j - i >= offset)]
