@@ -26,7 +26,7 @@ class Sum(torch.nn.Module):
 
     def forward(self, *args):
         total = args[0]
-        for x in (*args[1:], *self.weights):
+        for x in args[1:] + tuple(self.weights.parameters()):
             total = total + x
         return total
 
