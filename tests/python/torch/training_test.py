@@ -15,6 +15,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+import tessera
 from tessera import pytorch
 from tessera.pytorch import backend
 
@@ -211,6 +212,19 @@ class Training(unittest.TestCase):
                     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
                     self.gradients(lambda x: torch.segment_reduce(x, reduce, lengths=lengths, **kwargs), x)
                     self.gradients(lambda x: torch.segment_reduce(x, reduce, offsets=offsets, **kwargs), x)
+
+    def test_segments_that_do_not_fit(self):
+        x = torch.arange(14.0).view(7, 2)
+        of = lambda x, **bounds: torch.segment_reduce(x, "sum", axis=0, **bounds)
+        f = torch.compile(of, backend=backend, options={"fallback": "error"})
+        for offsets in ([2, 3, 5], [0, 0, 7], [1, 1, 6]):  # rows before the first and behind the last are left out
+            offsets = torch.tensor(offsets)
+            torch.testing.assert_close(f(x, offsets=offsets), of(x, offsets=offsets))
+        torch.testing.assert_close(f(x, lengths=torch.tensor([4, 3])), of(x, lengths=torch.tensor([4, 3])))
+        for lengths in ([4, 2], [5, 3], [8, -1]):
+            for g in (of, f):
+                with self.assertRaises((RuntimeError, tessera.UserError)):
+                    g(x, lengths=torch.tensor(lengths))
 
     def test_distances_of_all_pairs(self):
         torch.manual_seed(4)

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from ..emit import HALVES, Unsupported
+from ..emit import HALVES, Unsupported, is_symbolic
 from .table import lowers, number
 
 _SUM, _MEAN, _MAX = range(3)
@@ -55,20 +55,31 @@ _EMPTY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.in
 _REDUCTION = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
-def _segments(e, x, lengths, offsets, axis):
-    """(for every row of x the segment that it belongs to, the number of segments, their lengths)"""
+def _segments(e, x, lengths, offsets, axis, checked=False):
+    """(for every row of x the segment that it belongs to, the number of segments, their lengths). Rows outside of all have the
+    number of segments. checked: lengths that are negative or do not add up to the rows are an error, as in ATen."""
     bounds = lengths if offsets is None else offsets
     if bounds is None or bounds.rank != 1 or (number(axis) or 0) != 0:
         raise Unsupported("segments of several lists")
-    bounds = e.cast(bounds, torch.int64)
+    bounds, rows = e.cast(bounds, torch.int64), e("iota", shape=[x.sizes[0]], axis=0, dtype=torch.int64)
     if offsets is None:
         count, ends = bounds.sizes[0], e("cumsum", bounds, axis=0)
-    else:
-        count = e.sub(bounds.sizes[0], 1)
-        ends = e("slice", bounds, starts=[1], limits=[bounds.sizes[0]], strides=[1])
-        bounds = e("sub", ends, e("slice", bounds, starts=[0], limits=[count], strides=[1]))
-    rows = e("iota", shape=[x.sizes[0]], axis=0, dtype=torch.int64)
-    return e.cast(e("searchsorted", ends, rows, right=True), torch.int64), count, bounds
+        segment = e.cast(e("searchsorted", ends, rows, right=True), torch.int64)
+        if checked:
+            total, none = e("reduce_sum", bounds, axes=[0]), e.scalar(0, torch.int64)
+            rows = e("dim_value", value=x.sizes[0]) if is_symbolic(x.sizes[0]) else e.scalar(x.sizes[0], torch.int64)
+            wrong = e("logical_or", e("ne", total, rows), e("lt", e("reduce_min", bounds, axes=[0]), none))
+            # The second of one element is out of range.
+            zero = e("gather", e("full", none, shape=[1]), e("select", wrong, e.scalar(1, torch.int64), none), axis=0)
+            segment = e("add", segment, zero)
+        return segment, count, bounds
+    count = e.sub(bounds.sizes[0], 1)
+    starts, ends = (
+        e("slice", bounds, starts=[k], limits=[e.add(count, k)], strides=[1]) for k in (0, 1)
+    )
+    segment = e("sub", e.cast(e("searchsorted", bounds, rows, right=True), torch.int64), 1)
+    outside = e("dim_value", value=count) if is_symbolic(count) else e.scalar(count, torch.int64)
+    return e("select", e("lt", segment, 0), outside, segment), count, e("sub", ends, starts)
 
 
 def _reduced(e, rows, segment, count, start, reduction):
@@ -87,7 +98,7 @@ def _per_row(e, x, rank):
 def _segment_reduce(e, out, x, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
     if indices is not None:
         raise Unsupported("segments of indices")
-    segment, count, of_segment = _segments(e, x, lengths, offsets, axis)
+    segment, count, of_segment = _segments(e, x, lengths, offsets, axis, checked=not unsafe)
     start = _EMPTY[reduce] if initial is None else float(number(initial))
     dtype = torch.float32 if x.dtype in HALVES else x.dtype
     y = _reduced(e, e.cast(x, dtype), segment, count, start, _REDUCTION[reduce])
