@@ -46,17 +46,6 @@ struct Filtering<4> {
     v[4] = even_q - kQ * odd_q;
     v[5] = d[1] + (d[5] - 2.5f * d[3]);
   }
-  [[gnu::always_inline]] static void filter(const Vec (&g)[3], Vec (&u)[6]) {
-    constexpr float kThird = 1.0f / 3, kSixth = 1.0f / 6;
-    const Vec even_p = (-2 * kThird) * g[0] - kThird * g[2], odd_p = (-2 * kThird * kP) * g[1];
-    const Vec even_q = kSixth * g[0] + kThird * g[2], odd_q = (kSixth * kQ) * g[1];
-    u[0] = g[0];
-    u[1] = even_p + odd_p;
-    u[2] = even_p - odd_p;
-    u[3] = even_q + odd_q;
-    u[4] = even_q - odd_q;
-    u[5] = g[2];
-  }
   [[gnu::always_inline]] static void back(const Vec (&m)[6], Vec (&y)[4]) {
     const Vec sum_p = m[1] + m[2], sum_q = m[3] + m[4];
     const Vec difference_p = m[1] - m[2], difference_q = m[3] - m[4];

@@ -218,33 +218,32 @@ bool out(const WinogradOut& w) {
   return with_chain(w.finish, [&](auto c) { return out_with<M, c()>(w); });
 }
 
-// Channels `channel` on of kLanes output channels, whose filters lie tap by tap in `taps`.
-template <int M>
+// Channel `channel` of kLanes output channels, whose filters lie tap by tap in `taps`, for blocks of 2 x 2.
 [[gnu::always_inline]] inline void filter_of(const WinogradFilters& w, const Vec* taps, int64_t channel, int first) {
-  Vec columns[3][M + 2];
+  constexpr int kSide = 4;
+  Vec columns[3][kSide];
 #pragma GCC unroll 3
   for (int x = 0; x < 3; ++x) {
     const Vec g[3] = {taps[x], taps[3 + x], taps[6 + x]};
-    Filtering<M>::filter(g, columns[x]);
+    Filtering<2>::filter(g, columns[x]);
   }
-#pragma GCC unroll 6
-  for (int r = 0; r < M + 2; ++r) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kSide; ++r) {
     const Vec g[3] = {columns[0][r], columns[1][r], columns[2][r]};
-    Vec points[M + 2];
-    Filtering<M>::filter(g, points);
-#pragma GCC unroll 6
-    for (int i = 0; i < M + 2; ++i) store(w.u + (((M + 2) * r + i) * w.channels + channel) * w.nr + first, points[i]);
+    Vec points[kSide];
+    Filtering<2>::filter(g, points);
+#pragma GCC unroll 4
+    for (int i = 0; i < kSide; ++i) store(w.u + ((kSide * r + i) * w.channels + channel) * w.nr + first, points[i]);
   }
 }
 
-template <int M>
 void filters(const WinogradFilters& w) {
   constexpr int kTaps = 9;
   for (int first = 0; first < w.nr; first += kLanes) {
     const int outputs = lanes_of(w.outputs - first);
     if (outputs <= 0) {  // nobody reads what they give; a micro-kernel multiplies them
       const Vec zeros[kTaps] = {};
-      for (int64_t c = w.from; c < w.to; ++c) filter_of<M>(w, zeros, c, first);
+      for (int64_t c = w.from; c < w.to; ++c) filter_of(w, zeros, c, first);
       continue;
     }
     const char* rows[kLanes];
@@ -258,13 +257,16 @@ void filters(const WinogradFilters& w) {
         load_transposed(rows, (c * kTaps + t * kLanes) * static_cast<int64_t>(sizeof(float)), square);
         for (int i = 0; i < kLanes; ++i) taps[t * kLanes + i] = square[i];
       }
-      for (int i = 0; i < kLanes; ++i) filter_of<M>(w, taps + i * kTaps, c + i, first);
+      for (int i = 0; i < kLanes; ++i) filter_of(w, taps + i * kTaps, c + i, first);
     }
     for (; c < w.to; ++c) {
       Vec taps[kTaps];
-      for (int t = 0; t < kTaps; ++t)
-        for (int o = 0; o < kLanes; ++o) taps[t][o] = reinterpret_cast<const float*>(rows[o])[c * kTaps + t];
-      filter_of<M>(w, taps, c, first);
+      for (int t = 0; t < kTaps; ++t) {
+        float of_outputs[kLanes];
+        for (int o = 0; o < kLanes; ++o) of_outputs[o] = reinterpret_cast<const float*>(rows[o])[c * kTaps + t];
+        taps[t] = load(of_outputs);
+      }
+      filter_of(w, taps, c, first);
     }
   }
 }
@@ -273,7 +275,7 @@ void filters(const WinogradFilters& w) {
 
 const WinogradIsa& CPU_CAT(winograd_, CPU_ISA_NAME)(int size) {
   // M vectors hold the columns of so many blocks of M, and the two behind them.
-  static constexpr WinogradIsa two{2, kLanes - 1, filters<2>, in<2>, out<2>}, four{4, kLanes - 1, filters<4>, in<4>, out<4>};
+  static constexpr WinogradIsa two{2, kLanes - 1, filters, in<2>, out<2>}, four{4, kLanes - 1, nullptr, in<4>, out<4>};
   return size == 2 ? two : four;
 }
 

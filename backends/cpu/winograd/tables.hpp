@@ -44,7 +44,8 @@ struct WinogradOut {
   FinishArgs finish;     // of row 0: its `at`, `row` (the channel), `col` and `ld`
 };
 
-// G g G^T in f32 for the filters [outputs][channels][3][3] of one panel, of which channels [from, to) are written.
+// G g G^T in f32, for blocks of 2 x 2: of the filters [outputs][channels][3][3] of one panel, of which channels [from, to) are
+// written.
 struct WinogradFilters {
   const float* g;  // of the panel's first output channel
   int outputs;     // at most nr
@@ -56,7 +57,7 @@ struct WinogradFilters {
 struct WinogradIsa {
   int size;  // m
   int most;  // blocks at a time
-  void (*filters)(const WinogradFilters&);
+  void (*filters)(const WinogradFilters&);  // null for blocks of 4 x 4, whose filters winograd_pack alone transforms
   void (*in)(const WinogradIn&);
   bool (*out)(const WinogradOut&);  // whether all sums, before bias and steps, are finite
 };

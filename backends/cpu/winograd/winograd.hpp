@@ -21,7 +21,7 @@ int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels
 int64_t winograd_packed_bytes(const GemmIsa& isa, int size, int64_t outputs, int64_t channels);
 void winograd_pack(const GemmIsa& isa, int size, const float* filters, int64_t outputs, int64_t channels, char* to);
 
-// The same form in f32, for one run: winograd_pack() rounds once.
+// The same form for blocks of 2 x 2, in f32, for one run: winograd_pack() rounds once.
 void winograd_transform(const GemmIsa& isa, const WinogradIsa& kernels, const float* filters, int64_t outputs, int64_t channels,
                         char* to);
 
