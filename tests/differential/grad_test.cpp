@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -436,8 +437,32 @@ void check_control_flow() {
     }
 }
 
+// Where central differences say nothing: equal operands, and one that is no number. What PyTorch 2.11's autograd gives.
+void check_shares(const std::string& op, const std::vector<double>& of_a, const std::vector<double>& of_b) {
+  INFO(op);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::string inputs = "%a: f64[6], %b: f64[6], %seed: f64[6]";
+  const std::string text = "graph @shares(" + inputs + ") {\n  %y = " + op +
+                           " %a, %b\n  %da, %db = grad %y, %seed, %a, %b {outputs = 1, seeded = true}\n  return %da, %db\n}\n";
+  const e::Tensor like = arrange(TSR_F64, {6}, std::vector<char>(6 * sizeof(double)), Layout::Dense);
+  const std::vector<e::Tensor> in = {tensor_of(like, {2, 1, 2, nan, 2, nan}), tensor_of(like, {2, 2, 1, 2, nan, nan}),
+                                     tensor_of(like, {1, 2, 3, 4, 5, 6})};
+  for (const char* backend : {"reference", "eager"}) {
+    INFO(backend);
+    const std::vector<e::Tensor> found = compile(text, backend).run(in);
+    CHECK(values_of(found[0]) == of_a);
+    CHECK(values_of(found[1]) == of_b);
+  }
+}
+
 }  // namespace
 
+TEST_CASE("gradients: equal operands and operands that are no numbers") {
+  check_shares("fmax", {1, 0, 3, 0, 5, 6}, {0, 2, 0, 4, 0, 0});
+  check_shares("fmin", {1, 2, 0, 0, 5, 6}, {0, 0, 3, 4, 0, 0});
+  check_shares("maximum", {0.5, 0, 3, 4, 5, 6}, {0.5, 2, 0, 4, 5, 6});
+  check_shares("minimum", {0.5, 2, 0, 4, 5, 6}, {0.5, 0, 3, 4, 5, 6});
+}
 TEST_CASE("gradients: elementwise") { check_family("elementwise"); }
 TEST_CASE("gradients: selection") { check_family("compare"); }
 TEST_CASE("gradients: data movement") { check_family("shape"); }
