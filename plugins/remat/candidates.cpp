@@ -37,6 +37,14 @@ std::vector<int64_t> thresholds(const Problem& p) {
   return out;
 }
 
+Plan joined_at(const Problem& p, const Separators& separators, const Plan& more, const Plan& less, size_t at) {
+  Plan out;
+  out.recompute = more.recompute;
+  for (uint32_t n = 0; n < separators.nodes[at]; ++n) out.recompute[n] = less.recompute[n];
+  complete(p, out);
+  return out;
+}
+
 class Search {
  public:
   Search(const Problem& p, const Schedule& s, Measure measure)
@@ -87,28 +95,17 @@ class Search {
     found_ = std::move(best);
   }
 
-  // The earlier layers by the plan that keeps less, up to a separator; the later ones by the other.
-  Plan joined(const Plan& more, const Plan& less, size_t separator) const {
-    Plan out;
-    out.recompute = more.recompute;
-    for (uint32_t n = 0; n < separators_.nodes[separator]; ++n) out.recompute[n] = less.recompute[n];
-    complete(p_, out);
-    return out;
-  }
-
   void join_neighbours() {
-    const size_t plans = found_.size(), count = separators_.nodes.size();
-    const size_t step = std::max<size_t>(1, count / kJoints);
+    const size_t plans = found_.size();
     for (size_t i = 0; i + 1 < plans; ++i)
-      for (size_t at = step - 1; at < count; at += step) add(joined(found_[i].plan, found_[i + 1].plan, at));
+      for (Plan& plan : joined(p_, separators_, found_[i].plan, found_[i + 1].plan, kJoints)) add(std::move(plan));
   }
 
   // The plans, and what joining each with the next one at some separators gives.
   std::vector<Plan> joined_pairs(const std::vector<Plan>& plans) const {
     std::vector<Plan> out = plans;
-    const size_t count = separators_.nodes.size(), step = std::max<size_t>(1, count / kJointsOfCuts);
     for (size_t i = 0; i + 1 < plans.size(); ++i)
-      for (size_t at = step - 1; at < count; at += step) out.push_back(joined(plans[i], plans[i + 1], at));
+      for (Plan& plan : joined(p_, separators_, plans[i], plans[i + 1], kJointsOfCuts)) out.push_back(std::move(plan));
     return out;
   }
 
@@ -181,6 +178,13 @@ std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedu
   return Search(problem, schedule, measure).run(most, hull);
 }
 
+std::vector<Plan> joined(const Problem& p, const Separators& separators, const Plan& more, const Plan& less, size_t most) {
+  const size_t count = separators.nodes.size(), step = std::max<size_t>(1, count / most);
+  std::vector<Plan> out;
+  for (size_t at = step - 1; at < count; at += step) out.push_back(joined_at(p, separators, more, less, at));
+  return out;
+}
+
 std::vector<Plan> plans_of_kinds(const Problem& p, size_t most) {
   using Kind = std::pair<int64_t, int64_t>;  // cost, bytes
   std::vector<Kind> kind_of;
@@ -197,16 +201,23 @@ std::vector<Plan> plans_of_kinds(const Problem& p, size_t most) {
   const std::vector<int64_t> gaps = thresholds(p);
   const int64_t little = gaps.empty() ? 0 : gaps[std::min<size_t>(1, gaps.size() - 1)];
   std::vector<Plan> out;
-  for (const auto& [sum, kind] : kinds)
-    for (const bool alone : {true, false}) {
-      if (!alone && kind.first > little) continue;
-      std::vector<uint8_t> keep;
-      for (size_t n = 0; n < p.nodes.size(); ++n) {
-        const bool of_it = kind_of[n] == kind;
-        keep.push_back(!p.nodes[n].must_recompute && (alone ? !of_it : of_it || p.nodes[n].cost > little));
-      }
-      out.push_back(minimum_closure(p, kAnyPrice, keep));
+  const auto add = [&](const std::vector<uint8_t>& keep) {
+    Plan plan = minimum_closure(p, kAnyPrice, keep);
+    const auto same = [&](const Plan& other) { return other.recompute == plan.recompute; };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(plan));
+  };
+  for (const auto& [sum, kind] : kinds) {
+    std::vector<uint8_t> but_it, but_little_without_it, but_no_dearer;  // what is kept
+    for (size_t n = 0; n < p.nodes.size(); ++n) {
+      const bool may_keep = !p.nodes[n].must_recompute, of_it = kind_of[n] == kind;
+      but_it.push_back(may_keep && !of_it);
+      but_little_without_it.push_back(may_keep && (of_it || p.nodes[n].cost > little));
+      but_no_dearer.push_back(may_keep && p.nodes[n].cost > kind.first);
     }
+    add(but_it);
+    if (kind.first <= little) add(but_little_without_it);
+    add(but_no_dearer);
+  }
   return out;
 }
 

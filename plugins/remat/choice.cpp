@@ -2,7 +2,9 @@
 #include "choice.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 
 #include "closure.hpp"
 #include "fill.hpp"
@@ -11,7 +13,7 @@ namespace tessera::remat {
 
 namespace {
 
-constexpr size_t kMostPlans = 64, kKinds = 12;
+constexpr size_t kMostPlans = 64, kKinds = 12, kJoined = 48;
 constexpr size_t kStride = 9;
 constexpr size_t kSmall = 1000;   // nodes: all plans are lowered in about a second
 constexpr size_t kMedium = 3000;  // every third is looked at until one fits
@@ -24,9 +26,10 @@ Choice::Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Meas
       stride_(p.num_nodes <= kSmall    ? 1
               : p.num_nodes <= kMedium ? 3
                                        : kStride),
-      joint_(make_joint(g, p, options)) {
+      joint_(make_joint(g, p, options)),
+      separators_(find_separators(joint_.schedule, joint_.problem.nodes.size())) {
   const size_t most = measure == Measure::kPeak ? kMostPlans : SIZE_MAX;
-  plans_ = candidates(joint_.problem, joint_.schedule, measure, most, &hull_);
+  for (Candidate& c : candidates(joint_.problem, joint_.schedule, measure, most, &hull_)) plans_.push_back({std::move(c), {}});
   usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
   complete(joint_.problem, all_);
   if (measure == Measure::kPeak && is_small()) {
@@ -38,10 +41,22 @@ Choice::Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Meas
 }
 
 void Choice::add(const Plan& plan) {
-  const auto same = [&](const Candidate& c) { return c.plan.recompute == plan.recompute; };
+  const auto same = [&](const Known& k) { return k.candidate.plan.recompute == plan.recompute; };
   if (std::any_of(plans_.begin(), plans_.end(), same)) return;
-  const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const Candidate& c) { return c.plan.cost > plan.cost; });
-  plans_.insert(at, {plan, peak_bytes(joint_.schedule, plan)});
+  const auto dearer = [&](const Known& k) { return k.candidate.plan.cost > plan.cost; };
+  const auto at = std::find_if(plans_.begin(), plans_.end(), dearer);
+  plans_.insert(at, Known{{plan, peak_bytes(joint_.schedule, plan)}, {}});
+}
+
+void Choice::join_fastest() {
+  if (std::exchange(joined_, true)) return;
+  const std::vector<size_t> fastest = fastest_of_all_peaks();
+  std::vector<Plan> plans;
+  for (const size_t i : fastest) plans.push_back(plan(i));
+  const size_t pairs = std::max<size_t>(1, plans.size()) - 1;
+  for (size_t i = 0; i < pairs; ++i)
+    for (const Plan& joint : joined(joint_.problem, separators_, plans[i], plans[i + 1], std::max<size_t>(1, kJoined / pairs)))
+      add(joint);
 }
 
 Plan Choice::fill_up(const Plan& plan, int64_t kept) const { return fill(joint_.problem, plan, kept); }
@@ -57,9 +72,9 @@ Choice::Lowered Choice::lower(const Plan& plan) {
 }
 
 const Choice::Lowered& Choice::lower(size_t i) {
-  const auto [at, fresh] = lowered_.try_emplace(i);
-  if (fresh) at->second = lower(plans_[i].plan);
-  return at->second;
+  Known& k = plans_[i];
+  if (!k.lowered) k.lowered = lower(k.candidate.plan);
+  return *k.lowered;
 }
 
 int64_t Choice::need(const Plan& plan, int64_t peak) const {
@@ -74,19 +89,19 @@ bool Choice::is_far(int64_t simulated, int64_t bytes) const {
 
 bool Choice::is_far(size_t from, size_t to, int64_t bytes) const {
   return std::all_of(plans_.begin() + static_cast<ptrdiff_t>(from), plans_.begin() + static_cast<ptrdiff_t>(to),
-                     [&](const Candidate& c) { return is_far(c.bytes, bytes); });
+                     [&](const Known& k) { return is_far(k.candidate.bytes, bytes); });
 }
 
 bool Choice::is_far(const Plan& plan, int64_t bytes) const { return is_far(peak_bytes(joint_.schedule, plan), bytes); }
 
 size_t Choice::first_dearer_than(int64_t cost) const {
   size_t i = 0;
-  while (i + 1 < size() && plans_[i].plan.cost < cost) ++i;
+  while (i + 1 < size() && plan(i).cost < cost) ++i;
   return i;
 }
 
 size_t Choice::first_within(int64_t bytes, size_t from) {
-  const auto needed = [&](size_t i) { return need(plans_[i].plan, peak(i)); };
+  const auto needed = [&](size_t i) { return need(plan(i), peak(i)); };
   size_t to = size();
   while (from + kStride < to && is_far(from, from + kStride, bytes)) from += kStride;
   for (size_t stride = stride_; stride > 0; stride /= 3) {
@@ -104,15 +119,21 @@ size_t Choice::first_within(int64_t bytes, size_t from) {
 bool Choice::is_small() const { return p_.num_nodes <= kSmall; }
 
 size_t Choice::fastest_within(int64_t bytes) {
+  join_fastest();
   size_t best = size();
   for (size_t i = 0; i < size(); ++i) {
-    if (is_far(plans_[i].bytes, bytes) || peak(i) > bytes) continue;
+    if (peak(i) > bytes) continue;
     if (best == size() || lower(i).seconds < lower(best).seconds) best = i;
   }
   return best;
 }
 
 std::vector<size_t> Choice::fastest_of_each_peak() {
+  join_fastest();
+  return fastest_of_all_peaks();
+}
+
+std::vector<size_t> Choice::fastest_of_all_peaks() {
   std::vector<size_t> all(size()), out;
   std::iota(all.begin(), all.end(), 0);
   std::stable_sort(all.begin(), all.end(), [&](size_t a, size_t b) { return lower(a).seconds < lower(b).seconds; });
@@ -124,10 +145,11 @@ std::vector<size_t> Choice::fastest_of_each_peak() {
 size_t Choice::smallest() {
   std::vector<size_t> by_bytes(size());
   std::iota(by_bytes.begin(), by_bytes.end(), 0);
-  std::stable_sort(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return plans_[a].bytes < plans_[b].bytes; });
+  std::stable_sort(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return plans_[a].candidate.bytes < plans_[b].candidate.bytes; });
   for (size_t i = 0; i < std::min(size(), kStride); ++i) (void)lower(by_bytes[i]);
-  const auto less = [](const auto& a, const auto& b) { return a.second.peak < b.second.peak; };
-  return std::min_element(lowered_.begin(), lowered_.end(), less)->first;
+  const auto peak_of = [&](size_t i) { return plans_[i].lowered ? plans_[i].lowered->peak : INT64_MAX; };
+  std::iota(by_bytes.begin(), by_bytes.end(), 0);
+  return *std::min_element(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return peak_of(a) < peak_of(b); });
 }
 
 void Choice::give(const Plan& plan, int64_t peak) {
@@ -137,7 +159,7 @@ void Choice::give(const Plan& plan, int64_t peak) {
 }
 
 void Choice::give_as_lowered(size_t i) {
-  const Plan& plan = plans_[i].plan;
+  const Plan& plan = this->plan(i);
   put(joint_, plan, p_);
   p_.peak_bytes = peak(i);
   p_.recompute_seconds = std::max(0.0, lower(i).seconds - lower(all_).seconds);

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <vector>
 
 #include <tessera/plugin.hpp>
@@ -24,7 +24,7 @@ class Choice {
   Choice(sdk::Graph graph, const sdk::Options& options, tsr_partition& partition, Measure measure);
 
   size_t size() const { return plans_.size(); }
-  const Plan& plan(size_t i) const { return plans_[i].plan; }
+  const Plan& plan(size_t i) const { return plans_[i].candidate.plan; }
   const Plan& usual() const { return usual_; }  // what min_cut chooses
   const Plan& all() const { return all_; }      // keeps everything that may be kept
   // A plan that keeps `kept` bytes at most, where single nodes more suffice for that.
@@ -71,7 +71,15 @@ class Choice {
     int64_t peak = 0;
     double seconds = 0;  // of a step
   };
+  struct Known {
+    Candidate candidate;
+    std::optional<Lowered> lowered;
+  };
   void add(const Plan& plan);
+  // Adds what neighbours among the fastest of each peak give when they are joined. Between two of them there is none for a
+  // budget that lies between their peaks, and only as they are lowered is it known who the neighbours are.
+  void join_fastest();
+  std::vector<size_t> fastest_of_all_peaks();
   Lowered lower(const Plan& plan);
   const Lowered& lower(size_t i);
   double bound(const Plan& plan, int64_t peak) const;
@@ -84,10 +92,11 @@ class Choice {
   const Joint joint_;
   Hull hull_;
   Bound where_halves_meet_, at_products_;
-  std::vector<Candidate> plans_;
+  const Separators separators_;
+  std::vector<Known> plans_;
   Plan usual_, all_;
   int64_t besides_ = -1;
-  std::map<size_t, Lowered> lowered_;
+  bool joined_ = false;
 };
 
 }  // namespace tessera::remat

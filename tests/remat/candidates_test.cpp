@@ -173,7 +173,7 @@ TEST_CASE("what costs little is computed again in every layer, also where the ha
   CHECK(std::any_of(found.begin(), found.end(), [](const Candidate& x) { return x.plan.cost == kLayers; }));
 }
 
-TEST_CASE("plans of kinds compute one kind again, or everything that costs little but one") {
+TEST_CASE("plans of kinds compute one kind again, everything that costs little but one, or all up to one") {
   // Layers of a product and two nodes of different cost, all read by the backward half.
   constexpr uint32_t kLayers = 4;
   const Case c = chain(3 * kLayers, [](uint32_t n) { return n % 3 == 0 ? 1000 : n % 3; });
@@ -188,6 +188,26 @@ TEST_CASE("plans of kinds compute one kind again, or everything that costs littl
   CHECK(has({0}));
   CHECK(has({1}));
   CHECK(has({2}));
-  CHECK(plans.size() == 5);  // of what costs little, each without one kind is the other kind alone
-  CHECK(plans_of_kinds(c.problem, 1).size() <= 2);
+  CHECK(has({1, 2}));
+  CHECK(has({0, 1, 2}));
+  CHECK(plans.size() == 5);  // each once: of what costs little, each without one kind is the other kind alone
+  CHECK(plans_of_kinds(c.problem, 1).size() <= 3);
+}
+
+TEST_CASE("two plans are joined at separators, earlier layers by the one that keeps less") {
+  constexpr uint32_t kLayers = 6;
+  const Case c = chain(kLayers, [](uint32_t) { return 100; });
+  const Separators separators = find_separators(c.schedule, kLayers);
+  REQUIRE(separators.nodes.size() >= 2);
+  Plan more, less;  // keeps everything, and nothing
+  complete(c.problem, more);
+  less.recompute.assign(kLayers, 1);
+  complete(c.problem, less);
+  const std::vector<Plan> plans = joined(c.problem, separators, more, less, 64);
+  REQUIRE(plans.size() == separators.nodes.size());
+  for (size_t i = 0; i < plans.size(); ++i)
+    for (uint32_t n = 0; n < kLayers; ++n)
+      CHECK(plans[i].recompute[n] == (n < separators.nodes[i] ? less.recompute[n] : more.recompute[n]));
+  CHECK(joined(c.problem, {}, more, less, 64).empty());
+  CHECK(joined(c.problem, separators, more, less, 1).size() == 1);
 }
