@@ -37,10 +37,10 @@ std::vector<int64_t> thresholds(const Problem& p) {
   return out;
 }
 
-Plan joined_at(const Problem& p, const Separators& separators, const Plan& more, const Plan& less, size_t at) {
+Plan joined_at(const Problem& p, const Separators& separators, const Plan& late, const Plan& early, size_t at) {
   Plan out;
-  out.recompute = more.recompute;
-  for (uint32_t n = 0; n < separators.nodes[at]; ++n) out.recompute[n] = less.recompute[n];
+  out.recompute = late.recompute;
+  for (uint32_t n = 0; n < separators.nodes[at]; ++n) out.recompute[n] = early.recompute[n];
   complete(p, out);
   return out;
 }
@@ -95,6 +95,7 @@ class Search {
     found_ = std::move(best);
   }
 
+  // The earlier layers, whose backward comes last, by the plan that keeps less.
   void join_neighbours() {
     const size_t plans = found_.size();
     for (size_t i = 0; i + 1 < plans; ++i)
@@ -178,10 +179,10 @@ std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedu
   return Search(problem, schedule, measure).run(most, hull);
 }
 
-std::vector<Plan> joined(const Problem& p, const Separators& separators, const Plan& more, const Plan& less, size_t most) {
+std::vector<Plan> joined(const Problem& p, const Separators& separators, const Plan& late, const Plan& early, size_t most) {
   const size_t count = separators.nodes.size(), step = std::max<size_t>(1, count / most);
   std::vector<Plan> out;
-  for (size_t at = step - 1; at < count; at += step) out.push_back(joined_at(p, separators, more, less, at));
+  for (size_t at = step - 1; at < count; at += step) out.push_back(joined_at(p, separators, late, early, at));
   return out;
 }
 

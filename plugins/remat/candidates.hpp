@@ -28,9 +28,10 @@ struct Candidate {
 // earlier layers, whose backward comes last, by the plan that keeps less.
 std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, Measure measure, size_t most, Hull* hull);
 
-// The earlier layers, up to a separator, by the plan that keeps less, the later ones by the other: one plan for each separator,
-// or for `most` to 2 * `most` of them where there are more.
-std::vector<Plan> joined(const Problem& problem, const Separators& separators, const Plan& more, const Plan& less, size_t most);
+// The earlier layers, up to a separator, by `early`, the later ones by `late`: one plan for each separator, or for `most` to
+// 2 * `most` of them where there are more.
+std::vector<Plan> joined(const Problem& problem, const Separators& separators, const Plan& late, const Plan& early,
+                         size_t most);
 
 // Plans that compute one kind of node again and nothing else, ones that compute everything again that costs little but for one
 // kind, and ones that compute everything again that costs no more than one kind. Nodes of a kind cost the same and give as many

@@ -13,7 +13,7 @@ namespace tessera::remat {
 
 namespace {
 
-constexpr size_t kMostPlans = 64, kKinds = 12, kJoined = 48;
+constexpr size_t kMostPlans = 64, kKinds = 12, kJoints = 8;
 constexpr size_t kStride = 9;
 constexpr size_t kSmall = 1000;   // nodes: all plans are lowered in about a second
 constexpr size_t kMedium = 3000;  // every third is looked at until one fits
@@ -40,23 +40,30 @@ Choice::Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Meas
   at_products_ = lower_bound(joint_.problem, joint_.schedule, true);
 }
 
-void Choice::add(const Plan& plan) {
+bool Choice::is_known(const Plan& plan) const {
   const auto same = [&](const Known& k) { return k.candidate.plan.recompute == plan.recompute; };
-  if (std::any_of(plans_.begin(), plans_.end(), same)) return;
+  return std::any_of(plans_.begin(), plans_.end(), same);
+}
+
+void Choice::add(const Plan& plan) {
+  if (is_known(plan)) return;
   const auto dearer = [&](const Known& k) { return k.candidate.plan.cost > plan.cost; };
   const auto at = std::find_if(plans_.begin(), plans_.end(), dearer);
   plans_.insert(at, Known{{plan, peak_bytes(joint_.schedule, plan)}, {}});
 }
 
-void Choice::join_fastest() {
-  if (std::exchange(joined_, true)) return;
-  const std::vector<size_t> fastest = fastest_of_all_peaks();
-  std::vector<Plan> plans;
-  for (const size_t i : fastest) plans.push_back(plan(i));
-  const size_t pairs = std::max<size_t>(1, plans.size()) - 1;
-  for (size_t i = 0; i < pairs; ++i)
-    for (const Plan& joint : joined(joint_.problem, separators_, plans[i], plans[i + 1], std::max<size_t>(1, kJoined / pairs)))
-      add(joint);
+std::vector<size_t> Choice::between(size_t fast, size_t slow) {
+  std::vector<Plan> plans = joined(joint_.problem, separators_, plan(fast), plan(slow), kJoints);
+  for (Plan& p : joined(joint_.problem, separators_, plan(slow), plan(fast), kJoints)) plans.push_back(std::move(p));
+  const double least = lower(fast).seconds, most = lower(slow).seconds;
+  std::vector<size_t> out;
+  for (const Plan& p : plans) {
+    if (is_known(p)) continue;
+    plans_.push_back(Known{{p, peak_bytes(joint_.schedule, p)}, {}});
+    const double seconds = lower(size() - 1).seconds;
+    if (seconds > least && seconds < most) out.push_back(size() - 1);
+  }
+  return out;
 }
 
 Plan Choice::fill_up(const Plan& plan, int64_t kept) const { return fill(joint_.problem, plan, kept); }
@@ -119,25 +126,32 @@ size_t Choice::first_within(int64_t bytes, size_t from) {
 bool Choice::is_small() const { return p_.num_nodes <= kSmall; }
 
 size_t Choice::fastest_within(int64_t bytes) {
-  join_fastest();
-  size_t best = size();
-  for (size_t i = 0; i < size(); ++i) {
-    if (peak(i) > bytes) continue;
-    if (best == size() || lower(i).seconds < lower(best).seconds) best = i;
-  }
+  std::vector<size_t> near;
+  for (size_t i = 0; i < size(); ++i)
+    if (!is_far(plans_[i].candidate.bytes, bytes)) near.push_back(i);
+  const std::vector<size_t> fastest = fastest_of_each_peak(std::move(near));
+  const auto at = std::find_if(fastest.begin(), fastest.end(), [&](size_t i) { return peak(i) <= bytes; });
+  if (at == fastest.end()) return size();
+  size_t best = *at;
+  if (at != fastest.begin())
+    for (const size_t i : between(*(at - 1), *at))
+      if (peak(i) <= bytes && lower(i).seconds < lower(best).seconds) best = i;
   return best;
 }
 
 std::vector<size_t> Choice::fastest_of_each_peak() {
-  join_fastest();
-  return fastest_of_all_peaks();
+  std::vector<size_t> all(size());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<size_t> fastest = fastest_of_each_peak(all);
+  for (size_t k = 1; k < fastest.size(); ++k)
+    for (const size_t i : between(fastest[k - 1], fastest[k])) all.push_back(i);
+  return fastest_of_each_peak(std::move(all));
 }
 
-std::vector<size_t> Choice::fastest_of_all_peaks() {
-  std::vector<size_t> all(size()), out;
-  std::iota(all.begin(), all.end(), 0);
-  std::stable_sort(all.begin(), all.end(), [&](size_t a, size_t b) { return lower(a).seconds < lower(b).seconds; });
-  for (const size_t i : all)
+std::vector<size_t> Choice::fastest_of_each_peak(std::vector<size_t> of) {
+  std::stable_sort(of.begin(), of.end(), [&](size_t a, size_t b) { return lower(a).seconds < lower(b).seconds; });
+  std::vector<size_t> out;
+  for (const size_t i : of)
     if (out.empty() || peak(i) < peak(out.back())) out.push_back(i);
   return out;
 }
@@ -145,7 +159,8 @@ std::vector<size_t> Choice::fastest_of_all_peaks() {
 size_t Choice::smallest() {
   std::vector<size_t> by_bytes(size());
   std::iota(by_bytes.begin(), by_bytes.end(), 0);
-  std::stable_sort(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return plans_[a].candidate.bytes < plans_[b].candidate.bytes; });
+  std::stable_sort(by_bytes.begin(), by_bytes.end(),
+                   [&](size_t a, size_t b) { return plans_[a].candidate.bytes < plans_[b].candidate.bytes; });
   for (size_t i = 0; i < std::min(size(), kStride); ++i) (void)lower(by_bytes[i]);
   const auto peak_of = [&](size_t i) { return plans_[i].lowered ? plans_[i].lowered->peak : INT64_MAX; };
   std::iota(by_bytes.begin(), by_bytes.end(), 0);

@@ -18,7 +18,8 @@ namespace tessera::remat {
 // Picoseconds that keeping a byte takes: it is written in the forward half and read in the backward half.
 inline double price_of_a_byte(const tsr_partition& p) { return 2 * p.seconds_per_byte * kPicoseconds; }
 
-// Plans have numbers, by ascending cost before fusion. `bytes` are those at the peak. `partition` must outlive the choice.
+// Plans have numbers, by ascending cost before fusion; those of between() come last. `bytes` are those at the peak. `partition`
+// must outlive the choice.
 class Choice {
  public:
   Choice(sdk::Graph graph, const sdk::Options& options, tsr_partition& partition, Measure measure);
@@ -75,11 +76,13 @@ class Choice {
     Candidate candidate;
     std::optional<Lowered> lowered;
   };
+  bool is_known(const Plan& plan) const;
   void add(const Plan& plan);
-  // Adds what neighbours among the fastest of each peak give when they are joined. Between two of them there is none for a
-  // budget that lies between their peaks, and only as they are lowered is it known who the neighbours are.
-  void join_fastest();
-  std::vector<size_t> fastest_of_all_peaks();
+  // Lowers what two neighbours among the fastest of each peak give when they are joined: only as plans are lowered is it known
+  // who these are, and for a budget between their peaks there is nothing else. Gives those that are slower than `fast`, which
+  // a larger budget finds.
+  std::vector<size_t> between(size_t fast, size_t slow);
+  std::vector<size_t> fastest_of_each_peak(std::vector<size_t> of);
   Lowered lower(const Plan& plan);
   const Lowered& lower(size_t i);
   double bound(const Plan& plan, int64_t peak) const;
@@ -96,7 +99,6 @@ class Choice {
   std::vector<Known> plans_;
   Plan usual_, all_;
   int64_t besides_ = -1;
-  bool joined_ = false;
 };
 
 }  // namespace tessera::remat

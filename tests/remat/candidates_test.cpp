@@ -194,7 +194,7 @@ TEST_CASE("plans of kinds compute one kind again, everything that costs little b
   CHECK(plans_of_kinds(c.problem, 1).size() <= 3);
 }
 
-TEST_CASE("two plans are joined at separators, earlier layers by the one that keeps less") {
+TEST_CASE("two plans are joined at separators") {
   constexpr uint32_t kLayers = 6;
   const Case c = chain(kLayers, [](uint32_t) { return 100; });
   const Separators separators = find_separators(c.schedule, kLayers);

@@ -55,8 +55,8 @@ struct WinogradFilters {
 };
 
 struct WinogradIsa {
-  int size;  // m
-  int most;  // blocks at a time
+  int size;                                 // m
+  int most;                                 // blocks at a time
   void (*filters)(const WinogradFilters&);  // null for blocks of 4 x 4, whose filters winograd_pack alone transforms
   void (*in)(const WinogradIn&);
   bool (*out)(const WinogradOut&);  // whether all sums, before bias and steps, are finite
