@@ -73,6 +73,7 @@ class Cache {
 };
 
 bool is_reference(const char* implementation) { return std::strstr(implementation, "ref") != nullptr; }
+bool is_by_products(const char* implementation) { return std::strstr(implementation, "gemm") != nullptr; }
 
 [[noreturn]] void fail_dnnl(const dnnl::error& e) {
   throw sdk::Error(TSR_ENVIRONMENT, "TSR-R031", std::string("oneDNN: ") + e.what(),
@@ -151,6 +152,7 @@ struct DnnConv {
   dnnl::memory::desc x, w, b, y, y_plain, scratch;  // as the primitive wants them; the result as the graph wants it
   dnnl::primitive primitive;
   bool reorder_y = false;
+  bool by_products = false;  // as a matrix product over columns, not by a kernel of its own
 };
 
 namespace {
@@ -212,6 +214,7 @@ void describe(DnnConv& c, const DnnConvKey& key, dnnl::algorithm algorithm) {
   c.x = pd.src_desc(), c.w = pd.weights_desc(), c.y = pd.dst_desc(), c.scratch = pd.scratchpad_desc();
   if (key.bias) c.b = pd.bias_desc();
   c.primitive = Primitive(pd);
+  c.by_products = is_by_products(pd.impl_info_str());
   c.y_plain = memory::desc(y, c.type, dense_strides(key.y, key.rank));
   c.reorder_y = c.y != c.y_plain;
 }
@@ -226,15 +229,20 @@ const DnnConv* dnn_conv(const DnnConvKey& key) {
   for (int i = 0; i < key.rank; ++i) work *= key.x[i] * key.w[i] * key.y[i] != 0;
   if (work == 0) return nullptr;
   return cache.get(key, [&] {
-    const OmpThreads team(key.threads);
     auto c = std::make_unique<DnnConv>();
-    c->threads = key.threads, c->rank = key.rank;
+    c->rank = key.rank;
     c->transposed = key.transposed, c->groups = key.groups, c->grouped = key.groups > 1, c->bias = key.bias;
     c->type = key.dtype == TSR_F32 ? memory::data_type::f32 : memory::data_type::bf16;
-    if (key.transposed)
-      describe<dnnl::deconvolution_forward>(*c, key, dnnl::algorithm::deconvolution_direct);
-    else
-      describe<dnnl::convolution_forward>(*c, key, dnnl::algorithm::convolution_direct);
+    const auto describe_for = [&](int threads) {
+      const OmpThreads team(threads);
+      c->threads = threads;
+      if (key.transposed)
+        describe<dnnl::deconvolution_forward>(*c, key, dnnl::algorithm::deconvolution_direct);
+      else
+        describe<dnnl::convolution_forward>(*c, key, dnnl::algorithm::convolution_direct);
+    };
+    describe_for(key.threads);
+    if (c->by_products && key.threads > 1) describe_for(1);
     return c;
   });
 }

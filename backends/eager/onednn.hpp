@@ -4,8 +4,8 @@
 //
 // Threads: products are called block by block from the host's threads, each block on one thread, so that the result does not
 // depend on their number and no second team of threads runs. Convolutions let oneDNN split the work over as many OpenMP threads
-// as the host has. Allocation: sgemm and the primitives take small buffers from the heap; primitives are made once per shape
-// and kept for the process.
+// as the host has; those that it makes of products stay on one, for where it cuts them for several changes sums. Allocation:
+// sgemm and the primitives take small buffers from the heap; primitives are made once per shape and kept for the process.
 #pragma once
 
 #include "conv.hpp"
