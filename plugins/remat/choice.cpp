@@ -60,8 +60,8 @@ std::vector<size_t> Choice::between(size_t fast, size_t slow) {
   for (const Plan& p : plans) {
     if (is_known(p)) continue;
     plans_.push_back(Known{{p, peak_bytes(joint_.schedule, p)}, {}});
-    const double seconds = lower(size() - 1).seconds;
-    if (seconds > least && seconds < most) out.push_back(size() - 1);
+    const Lowered& found = lower(size() - 1);
+    if (found.seconds > least && found.seconds < most && found.peak >= peak(slow)) out.push_back(size() - 1);
   }
   return out;
 }
