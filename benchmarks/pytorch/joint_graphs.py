@@ -9,8 +9,8 @@ bytes that PyTorch's plan takes at its peak. The judge is the same for both: the
 computed again just before their first reader, is lowered, fused and laid out by the core, and its kernels are timed. Recompute
 time is the time of such a step, less that of the step that keeps everything.
 
-A plan is dominated where the other one takes no more memory and less time. Prints, for each model and budget, both peaks and
-both times, and the geometric mean of ours over theirs at their peaks. Exit status 1: some plan of ours is dominated.
+A plan of ours, which never takes more memory, counts as dominated where PyTorch's takes less time. Prints, for each model and
+budget, both peaks and both times, and the geometric mean of ours over theirs at their peaks. Exit status 1: some plan of ours is dominated.
 
 --run: of each model, the two plans of one budget are run too, as torch.compile(backend="tessera") steps that compute these nodes
 again, in turn with the step that keeps everything. Their gradients must have the same bits.

@@ -74,9 +74,9 @@ def separate(wide, args, others):
         for _ in range(PASSES if norms else 0):
             with mode:
                 wide(**args) if isinstance(args, dict) else wide(*args)
+        for m in norms:  # to what all of them can hold
+            m.bias.copy_(m.bias.float())
         for other in others:
-            for m in norms:
-                m.bias.copy_(m.bias.float())
             for mine, theirs in zip(wide.parameters(), other.parameters()):
                 theirs.copy_(mine)
     for h in hooks:
