@@ -14,7 +14,7 @@ from .. import _core
 from .compiler import _shape_env
 from .emit import Emitter, Unsupported
 from .options import refuse
-from .partition import Partitioner, Region, is_tensor, lower, order_in_memory, steps_of
+from .partition import Partitioner, Region, expressions, is_tensor, lower, order_in_memory, steps_of
 from .steps import Steps
 
 _BACKWARD, _CHECKPOINT, _SAVE = 1, 4, 8  # TSR_MARK_*
@@ -31,7 +31,9 @@ def _index(name):
 
 def _is_alike(a, b):
     x, y = a.meta.get("val"), b.meta.get("val")
-    return is_tensor(x) and is_tensor(y) and (x.dtype, x.shape, x.device) == (y.dtype, y.shape, y.device)
+    if not (is_tensor(x) and is_tensor(y)) or (x.dtype, x.device) != (y.dtype, y.device):
+        return False
+    return expressions(x.shape) == expressions(y.shape)
 
 
 class JointGraph:

@@ -81,6 +81,12 @@ def hints(sizes):
     return None if any(h is None for h in found) else [int(h) for h in found]
 
 
+def expressions(sizes):
+    """Sizes or strides as numbers and expressions over symbols, which are alike where they are alike for all values of these.
+    Comparing them asks nothing that would become a guard, as comparing the sizes does."""
+    return [s.node.expr if isinstance(s, torch.SymInt) else s for s in sizes]
+
+
 def bytes_at_hints(v):
     """Of a tensor; 0 where its size depends on data, and of what is no tensor."""
     sizes = hints(v.shape) if is_tensor(v) else None
@@ -97,7 +103,7 @@ def is_dense(fake, order=None):
     that depend on data are compared as expressions."""
     sizes, strides = hints(fake.shape), hints(fake.stride())
     if sizes is None or strides is None:
-        sizes, strides = ([s.node.expr if isinstance(s, torch.SymInt) else s for s in of] for of in (fake.shape, fake.stride()))
+        sizes, strides = expressions(fake.shape), expressions(fake.stride())
     expected = 1
     for k in reversed(order if order is not None else range(len(sizes))):
         if sizes[k] == 0:

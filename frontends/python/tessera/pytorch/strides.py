@@ -4,7 +4,7 @@
 import torch
 
 from .emit import Unsupported
-from .partition import hints, is_dense
+from .partition import expressions, hints, is_dense
 
 
 class Permuted:
@@ -39,10 +39,6 @@ class Strided:
         return x
 
 
-def _number_or_expression(s):
-    return s.node.expr if isinstance(s, torch.SymInt) else s
-
-
 def arranged(e, value, fake):
     """The value in the order of memory that PyTorch's strides ask for, and what makes of it a tensor with these strides, or
     None."""
@@ -56,7 +52,7 @@ def arranged(e, value, fake):
         return e("transpose", value, perm=order), Permuted(order)
     order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
     if not is_dense(fake, order):
-        return value, Strided(*([_number_or_expression(s) for s in of] for of in (fake.shape, fake.stride())))
+        return value, Strided(expressions(fake.shape), expressions(fake.stride()))
     if order == list(range(fake.dim())):
         return value, None
     return e("transpose", value, perm=order), Permuted(order)
