@@ -10,17 +10,24 @@ next to a kink (kinks.py). One line per model, a summary last.
 """
 
 import argparse
+import contextlib
 import copy
+import os
 import sys
 import time
+import traceback
 import warnings
+from unittest import mock
 
+import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kinks import separate
 from tessera import pytorch
 from tessera.pytorch import backend
 
+SYMPY = os.path.dirname(sympy.__file__)
 NARROW = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=500)
 SIZES = ((2, 16), (3, 24), (4, 12), (5, 33))  # batch, length
 
@@ -167,8 +174,33 @@ def in_f64(args):
     return each_tensor(args, lambda t: t.double() if t.is_floating_point() else t)
 
 
+@contextlib.contextmanager
+def guards_of_ours():
+    """Where tessera.pytorch compares sizes so that the answer becomes a guard. What PyTorch asks while it is called from there,
+    as AOTAutograd is from its __init__, is PyTorch's."""
+    found, ours, torchs = set(), os.path.dirname(pytorch.__file__), os.path.dirname(torch.__file__)
+    log_guard = ShapeEnv._log_guard
+
+    def noted(self, prefix, guard, forcing_spec):
+        frames = (f for f, _ in traceback.walk_stack(sys._getframe(1)))
+        asks = next((f for f in frames if not f.f_code.co_filename.startswith((torchs, SYMPY))), None)
+        where = asks and os.path.relpath(asks.f_code.co_filename, ours)
+        if where and not where.startswith("..") and where != "__init__.py":
+            found.add(f"{where}:{asks.f_lineno}: {guard}")
+        return log_guard(self, prefix, guard, forcing_spec)
+
+    with mock.patch.object(ShapeEnv, "_log_guard", noted):
+        yield found
+
+
 def check(make, arguments, training=False, dynamic=None, sizes=SIZES, device="cpu", batch_alone=False):
     """(why it failed or "", a line about it). batch_alone: the first size of tensors is the one that is a symbol."""
+    with guards_of_ours() as guards:
+        why, line = compare(make, arguments, training, dynamic, sizes, device, batch_alone)
+    return why or ", ".join(sorted(guards)), line
+
+
+def compare(make, arguments, training, dynamic, sizes, device, batch_alone):
     torch.manual_seed(0)
     eager = make().to(device)
     eager = without_dropout(eager).train() if training else eager.eval()
