@@ -111,6 +111,32 @@ V zero(M m) {
   return v;
 }
 bool one_operand(M m) { return m.n.num_operands() == 1 && m.in_keeps_type(); }
+// Parts whose last two dimensions were put together, some behind a transposition, as the gradients of attention's heads: they
+// are joined before that. A kernel then copies runs as long as the last dimension, where it would ask of each element of the
+// joined one which part it is of, and of which head.
+bool joins_merged(M m) {
+  const size_t last = m.out().type().rank() - 1;
+  if (m.n.attr("axis").as_int() != static_cast<int64_t>(last) && m.n.attr("axis").as_int() != -1) return false;
+  bool turned = false;
+  tsr_dim run = 1;
+  for (uint32_t i = 0; i < m.n.num_operands(); ++i) {
+    if (!m.from(i, "reshape")) return false;
+    const V x = m.def(i).operand(0);
+    const auto from = x.type().sizes(), to = m.in(i).type().sizes();
+    if (from.size() != to.size() + 1 || !std::equal(to.begin(), to.end() - 1, from.begin())) return false;
+    if (i == 0) run = from[last + 1];
+    if (from[last + 1] != run) return false;
+    turned = turned || (x.def() && x.def().is("transpose"));
+  }
+  return turned && m.n.num_operands() > 1;
+}
+V joined_merged(M m) {
+  std::vector<V> parts;
+  for (uint32_t i = 0; i < m.n.num_operands(); ++i) parts.push_back(m.def(i).operand(0));
+  const tsr_attr axis = sdk::attr_int("axis", m.out().type().rank() - 1);
+  const V joined = m.g.create(m.here(), "concat", parts, {&axis, 1}).result();
+  return m.g.op(m.here(), "reshape", {joined}, {attr_dims("shape", m.out().type().sizes())});
+}
 bool empty_axes(M m) { return m.n.attr("axes").as_ints().empty() && m.in_keeps_type(); }
 bool zero_pads(M m) {
   for (const char* name : {"low", "high", "interior"})
@@ -231,6 +257,7 @@ constexpr Rule kRules[] = {
   {"pad-nothing",         "pad",          zero_pads,                                                               first},
   {"gather-one",          "gather",       [](M m) { return one_index(m).axis >= 0; },                              slice_one},
   {"concat-one",          "concat",       one_operand,                                                             first},
+  {"concat-merged",       "concat",       joins_merged,                                                            joined_merged},
 
   {"sum-int-no-axes",     "reduce_sum",   [](M m) { return m.is_int() && empty_axes(m); },                         first},
   {"prod-real-no-axes",   "reduce_prod",  [](M m) { return !is_complex(m.dtype()) && empty_axes(m); },             first},

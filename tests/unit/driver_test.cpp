@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,95 @@ TEST_CASE("the autograd stage marks where backward begins, and what depends on i
     CHECK(g->node(n).marks == (forward ? 0u : TSR_MARK_BACKWARD));
   }
   CHECK(std::string(print_graph(*g)).find("%u = sub %w, %d : f32[4] mark(backward)") != std::string::npos);
+}
+
+// Those that results of the graph depend on: rules make nodes that nothing reads.
+std::vector<tsr_id> nodes_that_results_need(const Graph& g) {
+  std::set<tsr_id> needed;
+  std::vector<tsr_id> next(g.region(0).outputs, g.region(0).outputs + g.region(0).num_outputs);
+  while (!next.empty()) {
+    const tsr_id v = next.back();
+    next.pop_back();
+    const tsr_id n = v == TSR_NONE ? TSR_NONE : g.value(v).def_node;
+    if (n == TSR_NONE || !needed.insert(n).second) continue;
+    next.insert(next.end(), g.node(n).operands, g.node(n).operands + g.node(n).num_operands);
+  }
+  return {needed.begin(), needed.end()};
+}
+
+// Of the backward half.
+size_t count_in_backward(const char* text, const char* op) {
+  const auto g = graph_of(text);
+  expand_gradients(*g);
+  const std::vector<tsr_id> used = nodes_that_results_need(*g);
+  return static_cast<size_t>(std::count_if(used.begin(), used.end(), [&](tsr_id n) {
+    return (g->node(n).marks & TSR_MARK_BACKWARD) != 0 && std::strcmp(g->node(n).op, op) == 0;
+  }));
+}
+
+TEST_CASE("gradients of slices that cover a value are put side by side, others are added") {
+  // Thirds, in another order than they lie.
+  const char* const thirds = R"(graph @g(%x: f32[s0, 9]) -> (f32[s0, 9]) {
+    %a = slice %x {starts = [0, 3], limits = [s0, 6], strides = [1, 1]}
+    %b = slice %x {starts = [0, 0], limits = [s0, 3], strides = [1, 1]}
+    %c = slice %x {starts = [0, 6], limits = [s0, 9], strides = [1, 1]}
+    %p = mul %a, %b
+    %q = mul %p, %c
+    %y = reduce_sum %q {axes = [0, 1]}
+    %d = grad %y, %x : f32[s0, 9]
+    return %d
+  })";
+  CHECK(count_in_backward(thirds, "concat") == 1);
+  CHECK(count_in_backward(thirds, "add") == 0);
+  CHECK(count_in_backward(thirds, "pad") == 0);
+  // What the value itself contributes is added to all of them.
+  const char* const read_whole = R"(graph @g(%x: f32[s0, 6]) -> (f32[s0, 6]) {
+    %a = slice %x {starts = [0, 0], limits = [s0, 3], strides = [1, 1]}
+    %b = slice %x {starts = [0, 3], limits = [s0, 6], strides = [1, 1]}
+    %p = mul %a, %b
+    %s = mul %x, %x
+    %y = reduce_sum %p {axes = [0, 1]}
+    %z = reduce_sum %s {axes = [0, 1]}
+    %w = add %y, %z
+    %d = grad %w, %x : f32[s0, 6]
+    return %d
+  })";
+  CHECK(count_in_backward(read_whole, "concat") == 1);
+  CHECK(count_in_backward(read_whole, "pad") == 0);
+  // A gap, and an overlap as long as another gap.
+  const char* const gap = R"(graph @g(%x: f32[9]) -> (f32[9]) {
+    %a = slice %x {starts = [0], limits = [3], strides = [1]}
+    %b = slice %x {starts = [6], limits = [9], strides = [1]}
+    %p = mul %a, %b
+    %y = reduce_sum %p {axes = [0]}
+    %d = grad %y, %x : f32[9]
+    return %d
+  })";
+  const char* const overlap = R"(graph @g(%x: f32[9]) -> (f32[9]) {
+    %a = slice %x {starts = [0], limits = [3], strides = [1]}
+    %b = slice %x {starts = [2], limits = [5], strides = [1]}
+    %c = slice %x {starts = [6], limits = [9], strides = [1]}
+    %p = mul %a, %b
+    %q = mul %p, %c
+    %y = reduce_sum %q {axes = [0]}
+    %d = grad %y, %x : f32[9]
+    return %d
+  })";
+  for (const char* text : {gap, overlap}) CHECK(count_in_backward(text, "concat") == 0);
+  CHECK(count_in_backward(gap, "pad") == 2);
+  CHECK(count_in_backward(overlap, "pad") == 3);
+  // Halves of rows and halves of columns.
+  const char* const crossed = R"(graph @g(%x: f32[4, 4]) -> (f32[4, 4]) {
+    %a = slice %x {starts = [0, 0], limits = [2, 4], strides = [1, 1]}
+    %b = slice %x {starts = [0, 0], limits = [4, 2], strides = [1, 1]}
+    %t = transpose %b {perm = [1, 0]}
+    %p = mul %a, %t
+    %y = reduce_sum %p {axes = [0, 1]}
+    %d = grad %y, %x : f32[4, 4]
+    return %d
+  })";
+  CHECK(count_in_backward(crossed, "concat") == 0);
+  CHECK(count_in_backward(crossed, "pad") == 2);
 }
 
 TEST_CASE("what a decomposition makes has the marks of its op") {

@@ -6,9 +6,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "autograd/control.hpp"
+#include "autograd/parts.hpp"
 #include "ir/body.hpp"
 #include "ir/graph.hpp"
 #include "ir/printer.hpp"
@@ -62,7 +64,10 @@ class GradientOf {
       if (active_.has(outputs_[i])) accumulate(outputs_[i], seeds_.empty() ? filled(outputs_[i], 1) : seeds_[i]);
     for (tsr_id n = last_forward; n != TSR_NONE;) n = step_back(n);
     std::vector<tsr_id> gradients;
-    for (const tsr_id w : wanted_) gradients.push_back(gradient(w) == TSR_NONE ? filled(w, 0) : gradient(w));
+    for (const tsr_id w : wanted_) {
+      const tsr_id found = gradient(w);
+      gradients.push_back(found == TSR_NONE ? filled(w, 0) : found);
+    }
     g_.replace_node(node_, gradients, made_from);
   }
 
@@ -175,7 +180,10 @@ class GradientOf {
       for (size_t i = 0; i < results.size(); ++i)
         if (o == results[i]) o = replacements[i];
     g_.replace_node(n, replacements, made_from);
-    for (size_t i = 0; i < results.size(); ++i) std::replace(gradients_.begin(), gradients_.end(), results[i], replacements[i]);
+    for (size_t i = 0; i < results.size(); ++i) {
+      std::replace(gradients_.begin(), gradients_.end(), results[i], replacements[i]);
+      for (auto& [value, parts] : parts_) parts.replace(results[i], replacements[i]);
+    }
     for (tsr_id k = before == TSR_NONE ? g_.region(region_).first : g_.node(before).next; k != next; k = g_.node(k).next)
       add_active(k);
     for (size_t i = 0; i < replacements.size(); ++i)
@@ -195,9 +203,22 @@ class GradientOf {
               "by `grad { .. }` in its record");
   }
 
-  tsr_id gradient(tsr_id value) const { return value < gradients_.size() ? gradients_[value] : TSR_NONE; }
+  // Everything that contributes to it has been met.
+  tsr_id gradient(tsr_id value) {
+    if (const auto held = parts_.extract(value); !held.empty())
+      for (const tsr_id part : held.mapped().release()) add(value, part);
+    return value < gradients_.size() ? gradients_[value] : TSR_NONE;
+  }
 
   void accumulate(tsr_id value, tsr_id contribution) {
+    const auto held = parts_.try_emplace(value).first;
+    const std::optional<tsr_id> whole =
+        held->second.take(g_, contribution) ? held->second.joined(g_, node_) : std::optional(contribution);
+    if (held->second.empty()) parts_.erase(held);
+    if (whole) add(value, *whole);
+  }
+
+  void add(tsr_id value, tsr_id contribution) {
     if (value >= gradients_.size()) gradients_.resize(value + 1, TSR_NONE);
     tsr_id& sum = gradients_[value];
     if (sum == TSR_NONE) {
@@ -248,6 +269,7 @@ class GradientOf {
   std::vector<tsr_id> outputs_, seeds_, wanted_;
   ValueSet active_;
   std::vector<tsr_id> gradients_;  // by value; TSR_NONE: zero so far
+  std::unordered_map<tsr_id, Parts> parts_;
 };
 
 // What was needed until here only: a leaf and a stopped gradient are their operand, and an op that has no other meaning than

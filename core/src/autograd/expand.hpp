@@ -15,7 +15,8 @@ bool has_gradients(const Graph& graph);
 // The gradient of an op is its record's rule; an op without one is decomposed in place first. A wanted value must be an input
 // of the region or the result of a `leaf` node: any other value may be merged with an equal one by a pass, which would change
 // the gradient. A wanted value that the outputs do not depend on gets zeros. Where several uses contribute to one gradient, the
-// contributions are added in the reverse of program order, which makes the sum's bits a function of the graph alone.
+// contributions are added in the reverse of program order, which makes the sum's bits a function of the graph alone. Those of
+// slices come last, and are joined instead where they cover the value.
 //
 // Marks the nodes of the backward half, TSR_MARK_BACKWARD: those that it makes, and all that depend on them.
 //
