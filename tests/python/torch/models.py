@@ -26,6 +26,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from kinks import separate
 from tessera import pytorch
 from tessera.pytorch import backend
+from tessera.pytorch.emit import Emitter
 
 SYMPY = os.path.dirname(sympy.__file__)
 NARROW = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=500)
@@ -176,8 +177,8 @@ def in_f64(args):
 
 @contextlib.contextmanager
 def guards_of_ours():
-    """Where tessera.pytorch compares sizes so that the answer becomes a guard. What PyTorch asks while it is called from there,
-    as AOTAutograd is from its __init__, is PyTorch's."""
+    """Where tessera.pytorch compares sizes so that the answer becomes a guard, but for lowerings that choose by it and say so
+    (Emitter.decided). What PyTorch asks while it is called from there, as AOTAutograd is from its __init__, is PyTorch's."""
     found, ours, torchs = set(), os.path.dirname(pytorch.__file__), os.path.dirname(torch.__file__)
     log_guard = ShapeEnv._log_guard
 
@@ -185,7 +186,8 @@ def guards_of_ours():
         frames = (f for f, _ in traceback.walk_stack(sys._getframe(1)))
         asks = next((f for f in frames if not f.f_code.co_filename.startswith((torchs, SYMPY))), None)
         where = asks and os.path.relpath(asks.f_code.co_filename, ours)
-        if where and not where.startswith("..") and where != "__init__.py":
+        meant = asks and asks.f_code is Emitter.decided.__code__
+        if where and not where.startswith("..") and where != "__init__.py" and not meant:
             found.add(f"{where}:{asks.f_lineno}: {guard}")
         return log_guard(self, prefix, guard, forcing_spec)
 
