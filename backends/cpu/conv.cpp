@@ -50,7 +50,7 @@ bool is_point(const ConvAttributes& a, const sdk::Type& x, const sdk::Type& w, c
   return true;
 }
 
-class ConvKernel final : public StridedKernel {
+class ConvKernel final : public CopyingKernel {
  public:
   ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv, int most_winograd, ConvWay way)
       : attributes_(conv), isa_(gemm_kernels(isa, TSR_F32, TSR_F32)), o_(c, conv) {
@@ -73,13 +73,14 @@ class ConvKernel final : public StridedKernel {
                       : "") +
            (packed_ ? ".packed." : ".") + isa_->name;
   }
-  bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
   // Minimal filtering keeps the weights for results that are not finite.
   uint64_t unread() const override { return packed_ && !winograd_ ? uint64_t{1} << o_.at[1] : 0; }
 
-  int64_t workspace(const int64_t* d) override { return product_workspace(d) + o_.workspace(d); }
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
+    return product_workspace(d) + o_.workspace_of(d, strided);
+  }
 
   void launch(const tsr_launch& l) override {
     ConvShape s = shape(l.dims);

@@ -38,9 +38,9 @@ struct ConvOperands {
   }
 
   std::string name() const { return finish ? finish->name() : std::string(); }
-  int64_t workspace(const int64_t* d) const {
-    return (strided[0] ? x.bytes(d) : 0) + (strided[1] ? w.bytes(d) : 0) + (strided[2] ? bias.bytes(d) : 0) +
-           (finish ? finish->workspace(d) : 0);
+  int64_t workspace_of(const int64_t* d, uint64_t given) const {
+    const auto copy = [&](uint32_t i, const LaunchSizes& s) { return strided[i] && is_strided(given, at[i]) ? s.bytes(d) : 0; };
+    return copy(0, x) + copy(1, w) + copy(2, bias) + (finish ? finish->workspace_of(d, given) : 0);
   }
   // Operand i in row-major order, copied to `space` where it is not; null when the convolution has none.
   const float* dense(const tsr_launch& l, uint32_t i, char** space) const {

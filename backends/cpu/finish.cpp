@@ -178,10 +178,10 @@ void Finish::bind(const sdk::Compile& c) {
   }
 }
 
-int64_t Finish::workspace(const int64_t* dims) const {
+int64_t Finish::workspace_of(const int64_t* dims, uint64_t strided) const {
   int64_t bytes = 0;
   for (const Step& s : steps_)
-    if (s.strided) bytes += s.sizes.bytes(dims);
+    if (s.strided && is_strided(strided, s.operand)) bytes += s.sizes.bytes(dims);
   return bytes;
 }
 

@@ -31,7 +31,7 @@ class Finish {
 
   // Sizes of the operands that are read; of the compiled node.
   void bind(const tessera::sdk::Compile& c);
-  int64_t workspace(const int64_t* dims) const;
+  int64_t workspace_of(const int64_t* dims, uint64_t strided) const;
   // Fills `out`; operands that are not dense are copied to `space`.
   int steps(const tsr_launch& l, char* space, FinishStep* out) const;
   std::string name() const;  // ".add.relu"

@@ -95,7 +95,7 @@ std::optional<StrassenSizes> strassen_sizes(const sdk::Node& product, const sdk:
   return s.m > 0 && s.n > 0 && s.k > 0 ? std::optional(s) : std::nullopt;
 }
 
-class ProductKernel final : public StridedKernel {
+class ProductKernel final : public CopyingKernel {
  public:
   ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes, ProductWay way)
       : axes_(std::move(axes)), a_(c, product.operand(0).type()), b_(c, product.operand(1).type()), name_(product.op()) {
@@ -124,25 +124,30 @@ class ProductKernel final : public StridedKernel {
     return "cpu." + name_ + (finish_ ? finish_->name() : "") + (strassen_ ? ".strassen" : "") + (packed_ ? ".packed." : ".") +
            isa_->name;
   }
-  bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
   uint64_t unread() const override { return packed_ ? uint64_t{1} << at_[1] : 0; }
-  int64_t workspace(const int64_t* d) override { return product_workspace(d) + (finish_ ? finish_->workspace(d) : 0); }
+  // The product's own, the copy of its left side, those of the steps behind it.
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
+    const bool copies = strided_ && is_strided(strided, at_[0]);
+    return product_workspace(d) + (copies ? a_.bytes(d) : 0) + (finish_ ? finish_->workspace_of(d, strided) : 0);
+  }
 
   void launch(const tsr_launch& l) override {
     const tsr_tensor &a_given = l.inputs[at_[0]], &b = l.inputs[at_[1]];
     tsr_tensor dense;
     int64_t strides[kMaxRank];
-    if (strided_ && !(a_given.flags & TSR_TENSOR_CONTIGUOUS)) {
-      char* const to = static_cast<char*>(l.workspace) + product_workspace(l.dims) - a_.bytes(l.dims);
-      copy_dense(a_given, to);
+    const bool copies = strided_ && !(a_given.flags & TSR_TENSOR_CONTIGUOUS);
+    char* space = static_cast<char*>(l.workspace) + (copies || finish_ ? product_workspace(l.dims) : 0);
+    if (copies) {
+      copy_dense(a_given, space);
       dense = a_given;
-      dense.data = to;
+      dense.data = space;
+      space += a_.bytes(l.dims);
       dense.strides = strides;
       for (int64_t d = static_cast<int64_t>(dense.rank) - 1, step = 1; d >= 0; step *= dense.sizes[d--]) strides[d] = step;
     }
-    const tsr_tensor& a = strided_ && !(a_given.flags & TSR_TENSOR_CONTIGUOUS) ? dense : a_given;
+    const tsr_tensor& a = copies ? dense : a_given;
     Gemm g;
     g.isa = isa_;
     g.a = a.data, g.b = b.data;
@@ -155,7 +160,7 @@ class ProductKernel final : public StridedKernel {
     g.packed_b = form_;
     FinishStep steps[Finish::kMaxSteps];
     if (finish_) {
-      g.num_steps = finish_->steps(l, static_cast<char*>(l.workspace) + product_workspace(l.dims), steps);
+      g.num_steps = finish_->steps(l, space, steps);
       g.steps = steps;
     }
     g.c = l.outputs[0].data;
@@ -181,7 +186,7 @@ class ProductKernel final : public StridedKernel {
     for (const int x : axes_.m) m *= a_.at(x, d);
     for (const int x : axes_.n) n *= b_.at(x, d);
     for (const auto& [x, y] : axes_.k) k *= a_.at(x, d);
-    if (strassen_) return strassen_workspace(*isa_, m, n, k, slots_) + (strided_ ? a_.bytes(d) : 0);
+    if (strassen_) return strassen_workspace(*isa_, m, n, k, slots_);
     if (swaps(m, n)) std::swap(m, n);
     return gemm_workspace(*isa_, batch, m, n, k, {false, static_cast<bool>(packed_), false}, slots_);
   }

@@ -23,6 +23,16 @@ class StridedKernel : public tessera::sdk::Kernel {
   uint64_t strided_inputs() const override { return ~uint64_t{0}; }
 };
 
+inline bool is_strided(uint64_t strided, uint32_t operand) { return operand >= 64 || (strided >> operand & 1) != 0; }
+
+// One that has a copy in its workspace of some of those that are not dense.
+class CopyingKernel : public StridedKernel {
+ public:
+  bool has_workspace() const final { return true; }
+  int64_t workspace(const int64_t* dims) final { return workspace_of(dims, ~uint64_t{0}); }
+  int64_t workspace_of(const int64_t* dims, uint64_t strided) override = 0;
+};
+
 // Sizes of one operand as a launch knows them.
 struct LaunchSizes {
   std::vector<tessera::sdk::LaunchDim> dims;

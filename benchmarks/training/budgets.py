@@ -174,10 +174,11 @@ def to_budget(peak):
 
 def check(ask, name, file, budgets, timed, threads):
     faults = []
-    front = ask("memory", file)
+    same = "--set", f"runtime.threads={threads}"  # costs are measured for a number of threads
+    front = ask("memory", file, *same)
     least, most = min(p["peak_bytes"] for p in front), max(p["peak_bytes"] for p in front)
     peaks = [least + (most - least) * k // max(1, budgets - 1) for k in range(budgets)]
-    plans = [ask("memory", file, *to_budget(p))[0] for p in peaks]
+    plans = [ask("memory", file, *same, *to_budget(p))[0] for p in peaks]
     for small, large, a, b in zip(peaks, peaks[1:], plans, plans[1:]):
         if b["recompute_ms"] > a["recompute_ms"] + 1e-9:
             faults.append(
@@ -190,7 +191,7 @@ def check(ask, name, file, budgets, timed, threads):
     print(f"{name}: {len(front)} plans, {least} to {most} bytes; largest gap {100 * gap:.2f} % of a step", flush=True)
     for k in range(timed):
         at = (budgets - 1) * k // max(1, timed - 1)
-        measured = ask("bench", file, *to_budget(peaks[at]), "--threads", str(threads))
+        measured = ask("bench", file, *same, *to_budget(peaks[at]))
         predicted, peak = plans[at]["predicted_ms"], measured["peak_bytes"] - measured["input_bytes"]  # the caller's
         off = measured["median_ms"] / predicted - 1
         print(

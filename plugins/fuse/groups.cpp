@@ -2,6 +2,7 @@
 #include "groups.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <set>
 
@@ -72,7 +73,10 @@ bool Groups::ask_backend(uint32_t item, const Groups* before) {
   }
   uint64_t capabilities = 0;
   const std::string_view backend = g_.backend_of(n, &capabilities);
-  if (!backend.empty() && (capabilities & TSR_CAP_FUSION) && kit::why_not(g_, n).empty()) claimed = backend;
+  if (backend.empty() || !(capabilities & TSR_CAP_FUSION)) return false;
+  const auto [at, fresh] = known_->has_kernel.try_emplace(class_[item], false);
+  if (fresh) at->second = kit::why_not(g_, n).empty();
+  if (at->second) claimed = backend;
   return !claimed.empty();
 }
 
@@ -188,18 +192,24 @@ bool Groups::may_join(uint32_t producer, uint32_t consumer) const {
 }
 
 bool Groups::between(uint32_t a, uint32_t b) const {
-  std::vector<uint32_t> stack;
+  // From b backwards, the first in order first: a layer's backward half reads what its forward half gives, and the way there is
+  // found before all of the layers behind it are.
+  std::vector<uint32_t> ranks;
   seen_.resize(groups_.size(), 0);
   ++visit_;
   const auto visit = [&](uint32_t p) {
-    if (seen_[p] != visit_ && rank_[p] >= rank_[a]) stack.push_back(p);  // nothing of a leads to what comes before a
+    if (seen_[p] != visit_ && rank_[p] >= rank_[a]) {  // nothing of a leads to what comes before a
+      ranks.push_back(rank_[p]);
+      std::push_heap(ranks.begin(), ranks.end(), std::greater<>());
+    }
     seen_[p] = visit_;
     return false;
   };
   any_predecessor(b, [&](uint32_t p) { return p != a && visit(p); });
-  while (!stack.empty()) {
-    const uint32_t x = stack.back();
-    stack.pop_back();
+  while (!ranks.empty()) {
+    std::pop_heap(ranks.begin(), ranks.end(), std::greater<>());
+    const uint32_t x = by_rank_[ranks.back()];
+    ranks.pop_back();
     if (any_predecessor(x, [&](uint32_t p) { return p == a || visit(p); })) return true;
   }
   return false;

@@ -92,6 +92,7 @@ class Groups {
   struct Known {
     kit::FitCache fits;
     std::unordered_map<std::string, uint32_t> classes;  // of nodes: they do the same to operands of the same types
+    std::unordered_map<uint32_t, bool> has_kernel;      // by class: whether the kit can express it
     std::unordered_map<std::string, Trial> trials;      // by key_of()
     std::unordered_map<std::string, bool> taken;        // by key_of(), kind of group and backend
   };

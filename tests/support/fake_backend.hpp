@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -53,6 +54,7 @@ class FakeBackend {
   std::set<std::string> claims;  // beside those of known(); their results mean nothing
   bool in_place = false;         // elementwise kernels may overwrite operand 0
   int64_t workspace = 0;         // bytes that every kernel asks for; it fills them
+  int64_t copy_bytes = 0;        // what it asks for beside them for each input that is not dense; it fills these too
   int asked_for_workspace = 0;   // how often kernels were: once for every layout
   int64_t holds = 0;             // bytes that every kernel says it keeps
   bool fails_to_prepare = false;
@@ -144,6 +146,11 @@ class FakeBackend {
         ++static_cast<Kernel*>(p)->owner->asked_for_workspace;
         return static_cast<Kernel*>(p)->owner->workspace;
       };
+    if (b.copy_bytes > 0)
+      out->workspace_of = [](void* p, const int64_t*, uint64_t strided) noexcept {
+        const FakeBackend& owner = *static_cast<Kernel*>(p)->owner;
+        return owner.workspace + owner.copy_bytes * std::popcount(strided);
+      };
     if (op == "nonzero") out->sizes = sizes;
     if (b.holds > 0) out->held_bytes = b.holds, out->pack_seconds = 0.25;
     out->strided = b.strided;
@@ -201,7 +208,10 @@ class FakeBackend {
         note.dense.push_back((t.flags & TSR_TENSOR_ABSENT) || core::is_dense(t.rank, t.sizes, t.strides));
       b.launches.push_back(std::move(note));
     }
-    if (b.workspace > 0) std::memset(l->workspace, 0xAB, static_cast<size_t>(b.workspace));
+    int64_t used = b.workspace;
+    for (uint32_t i = 0; i < l->num_inputs; ++i)
+      if (!(l->inputs[i].flags & (TSR_TENSOR_CONTIGUOUS | TSR_TENSOR_ABSENT))) used += b.copy_bytes;
+    if (used > 0) std::memset(l->workspace, 0xAB, static_cast<size_t>(used));
     const tsr_tensor& out = l->outputs[0];
     if (k.op == "nonzero") {
       int64_t row = 0;

@@ -261,6 +261,30 @@ TEST_CASE("workspaces live for one step") {
   for (const auto& l : fake.launches) REQUIRE(reinterpret_cast<uintptr_t>(l.workspace) % 64 == 0);
 }
 
+TEST_CASE("a kernel has workspace for copies of the inputs that are not dense, and of no others") {
+  FakeBackend fake;
+  fake.workspace = 4096;
+  fake.copy_bytes = 1024;
+  const auto e = compile_text(R"(graph @g(%x: f32[4, 4], %y: f32[4, 4]) -> (f32[4, 4]) {
+    %a = add %x, %y
+    %t = transpose %a {perm = [1, 0]}
+    %b = add %t, %y
+    return %b
+  })",
+                              fake);
+  CHECK(e->plan().primary->arena_bytes == std::vector<int64_t>{4096 + 1024 + 64});
+  TensorRef x = tensor_of(std::vector<double>(16, 1), {4, 4}), wide = tensor_of(std::vector<double>(16, 2), {4, 4});
+  const int64_t sizes[] = {4, 4}, turned[] = {1, 4};
+  TensorRef y(tensor_view(*wide, 0, sizes, turned));
+  const auto peak_with = [&](const TensorRef& second) {
+    device(kCpu).peak(true);
+    REQUIRE(values_of(*run(*e, {x.get(), second.get()})[0]) == std::vector<double>(16, 5));
+    return device(kCpu).peak(false);
+  };
+  const int64_t dense = peak_with(wide);
+  CHECK(peak_with(y) == dense + 1024);  // the last step copies two
+}
+
 TEST_CASE("the estimate is the plan's own peak") {
   FakeBackend fake;
   const std::string text = R"(graph @g(%x: f32[s0, 8]) -> (f32[s0, 8]) symbols { s0: 2..64 hint 16 } {

@@ -68,7 +68,7 @@ struct Transposed {
   tsr_tensor t;
 };
 
-class AttentionKernel final : public StridedKernel {
+class AttentionKernel final : public CopyingKernel {
  public:
   AttentionKernel(const sdk::Compile& c, const Isa& isa)
       : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), whole_(true) {
@@ -95,8 +95,7 @@ class AttentionKernel final : public StridedKernel {
   }
 
   std::string name() const override { return "cpu." + (mod_ ? mod_->name() : std::string("attention")) + "." + gemm_.name; }
-  bool has_workspace() const override { return true; }
-  int64_t workspace(const int64_t* d) override {
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
     Sizes s;
     const int rank = static_cast<int>(q_.dims.size());
     if (whole_) {
@@ -106,7 +105,7 @@ class AttentionKernel final : public StridedKernel {
       s.queries = q_.at(scores_axes_.m[0], d), s.depth = q_.at(scores_axes_.k[0].first, d);
       s.keys = k_.at(scores_axes_.n[0], d), s.values = v_.at(results_axes_.n[0], d);
     }
-    return space_bytes(s) + (mod_ ? mod_->workspace(d) : 0);
+    return space_bytes(s) + (mod_ ? mod_->workspace_of(d, strided) : 0);
   }
 
   void launch(const tsr_launch& l) override {

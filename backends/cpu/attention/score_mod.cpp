@@ -66,10 +66,10 @@ ScoreMod::ScoreMod(const sdk::Compile& c, const AttentionForm& form, WrittenScor
   }
 }
 
-int64_t ScoreMod::workspace(const int64_t* dims) const {
+int64_t ScoreMod::workspace_of(const int64_t* dims, uint64_t strided) const {
   int64_t bytes = 0;
   for (size_t i = 0; i < sizes_.size(); ++i)
-    if (strided_[i]) bytes += sizes_[i].bytes(dims);
+    if (strided_[i] && is_strided(strided, operand_of_[i])) bytes += sizes_[i].bytes(dims);
   return bytes;
 }
 
@@ -84,8 +84,8 @@ void ScoreMod::begin(const tsr_launch& l, char* space, Launch* out) const {
     if (strided_[i] && !(t.flags & TSR_TENSOR_CONTIGUOUS)) {
       copy_dense(t, space);
       *buffer = space;
+      space += sizes_[i].bytes(l.dims);
     }
-    if (strided_[i]) space += sizes_[i].bytes(l.dims);
     ++buffer;
   }
 }

@@ -32,7 +32,7 @@ class ScoreMod {
 
   const std::string& name() const { return name_; }
   // Of copies of operands that are not dense.
-  int64_t workspace(const int64_t* dims) const;
+  int64_t workspace_of(const int64_t* dims, uint64_t strided) const;
 
   // What all windows of a launch have in common.
   struct Launch {

@@ -18,18 +18,17 @@ namespace {
 
 constexpr int64_t kMaxTaps = 256;
 
-class DepthwiseKernel final : public StridedKernel {
+class DepthwiseKernel final : public CopyingKernel {
  public:
   DepthwiseKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv) : attributes_(conv), isa_(isa), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());
   }
 
   std::string name() const override { return "cpu.conv.depthwise" + o_.name() + "." + isa_.name; }
-  bool has_workspace() const override { return true; }
 
-  int64_t workspace(const int64_t* d) override {
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
     const ConvShape s(attributes_, o_.x, o_.w, o_.out, d);
-    return slots_ * Phases(s).bytes() + o_.workspace(d);
+    return slots_ * Phases(s).bytes() + o_.workspace_of(d, strided);
   }
 
   void launch(const tsr_launch& l) override {

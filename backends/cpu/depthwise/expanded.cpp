@@ -130,7 +130,7 @@ struct Cut {
   }
 };
 
-class ExpandedKernel final : public StridedKernel {
+class ExpandedKernel final : public CopyingKernel {
  public:
   ExpandedKernel(const sdk::Compile& c, const Isa& isa, Convolutions parts)
       : isa_(isa),
@@ -156,12 +156,12 @@ class ExpandedKernel final : public StridedKernel {
   std::string name() const override {
     return "cpu.conv" + between_.name() + ".depthwise" + behind_.name() + (packed_ ? ".packed." : ".") + gemm_.name;
   }
-  bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
   uint64_t unread() const override { return packed_ ? uint64_t{1} << first_at_[1] : 0; }
-  int64_t workspace(const int64_t* d) override {
-    return slots_ * slot_bytes_ + (strided_ ? x_.bytes(d) : 0) + behind_.workspace(d);
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
+    const bool copies = strided_ && is_strided(strided, static_cast<uint32_t>(first_at_[0]));
+    return slots_ * slot_bytes_ + (copies ? x_.bytes(d) : 0) + behind_.workspace_of(d, strided);
   }
 
   void launch(const tsr_launch& l) override {

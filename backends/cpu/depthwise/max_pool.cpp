@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMaxWindow = 256;
 
-class MaxPoolKernel final : public StridedKernel {
+class MaxPoolKernel final : public CopyingKernel {
  public:
   MaxPoolKernel(const sdk::Compile& c, const Isa& isa)
       : attributes_(c.node()),
@@ -31,8 +31,9 @@ class MaxPoolKernel final : public StridedKernel {
   }
 
   std::string name() const override { return std::string("cpu.max_pool.") + isa_.name; }
-  bool has_workspace() const override { return true; }
-  int64_t workspace(const int64_t* d) override { return slots_ * Phases(shape(d)).bytes() + (strided_ ? x_.bytes(d) : 0); }
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
+    return slots_ * Phases(shape(d)).bytes() + (strided_ && is_strided(strided, 0) ? x_.bytes(d) : 0);
+  }
 
   void launch(const tsr_launch& l) override {
     const ConvShape s = shape(l.dims);

@@ -19,7 +19,7 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
-class IntegerConvKernel final : public StridedKernel {
+class IntegerConvKernel final : public CopyingKernel {
  public:
   IntegerConvKernel(const sdk::Compile& c, const Isa& isa)
       : isa_(integer_kernels(isa)),
@@ -46,16 +46,16 @@ class IntegerConvKernel final : public StridedKernel {
   }
 
   std::string name() const override { return std::string("cpu.conv_integer") + (packed_ ? ".packed." : ".") + isa_.name; }
-  bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
   uint64_t unread() const override { return packed_ ? 2 : 0; }
 
-  int64_t workspace(const int64_t* d) override {
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
     const ConvShape s(attributes_, x_, w_, y_, d);
     return line_up(image_words(s) * 4) + slots_ * slot_bytes(s) + 2 * line_up(s.outputs * s.a.groups * 4) +
            (packed_ ? 0 : line_up(filter_bytes(s.outputs, s.channels, s.kernel[0] * s.kernel[1]))) +
-           (strided_[0] ? x_.bytes(d) : 0) + (strided_[1] ? w_.bytes(d) : 0);
+           (strided_[0] && is_strided(strided, 0) ? x_.bytes(d) : 0) +
+           (strided_[1] && is_strided(strided, 1) ? w_.bytes(d) : 0);
   }
 
   void launch(const tsr_launch& l) override {

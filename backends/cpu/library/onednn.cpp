@@ -78,7 +78,7 @@ std::optional<Behind> behind(const sdk::Compile& c, const sdk::Node& anchor) {
 }
 
 // One primitive with constant weights. Operands that are not dense are copied into the workspace first.
-class OnednnKernel final : public StridedKernel {
+class OnednnKernel final : public CopyingKernel {
  public:
   struct Parts {
     std::string name;
@@ -111,8 +111,9 @@ class OnednnKernel final : public StridedKernel {
          {static_cast<int>(parts_.at[0]), parts_.bias ? static_cast<int>(parts_.at[2]) : -1, parts_.behind.add}) {
       copies_.emplace_back();
       if (at < 0) continue;
-      const sdk::Value v = c.node().operand(static_cast<uint32_t>(at));
-      if (may_be_strided(c.graph(), v)) copies_.back() = LaunchSizes(c, v.type());
+      const auto operand = static_cast<uint32_t>(at);
+      const sdk::Value v = c.node().operand(operand);
+      if (may_be_strided(c.graph(), v)) copies_.back() = {operand, LaunchSizes(c, v.type())};
     }
     const sdk::Value w = c.node().operand(parts_.at[1]);
     std::string form = "onednn " + implementation + " threads " + std::to_string(threads_);
@@ -127,15 +128,15 @@ class OnednnKernel final : public StridedKernel {
   }
 
   std::string name() const override { return parts_.name; }
-  bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
   uint64_t unread() const override { return uint64_t{1} << parts_.at[1]; }
 
-  int64_t workspace(const int64_t* d) override {
+  int64_t workspace_of(const int64_t* d, uint64_t strided) override {
     int64_t bytes = padded(scratch_.get_size()) + (x_ == parts_.x ? 0 : padded(x_.get_size())) +
                     (y_ == parts_.y ? 0 : padded(y_.get_size()));
-    for (const std::optional<LaunchSizes>& s : copies_) bytes += s ? s->bytes(d) : 0;
+    for (const Copy& x : copies_)
+      if (x.sizes && is_strided(strided, x.operand)) bytes += x.sizes->bytes(d);
     return bytes;
   }
 
@@ -149,9 +150,9 @@ class OnednnKernel final : public StridedKernel {
     };
     const auto dense = [&](size_t which, uint32_t at) -> void* {
       const tsr_tensor& t = l.inputs[at];
-      if (!copies_[which] || (t.flags & TSR_TENSOR_CONTIGUOUS)) return t.data;
+      if (!copies_[which].sizes || (t.flags & TSR_TENSOR_CONTIGUOUS)) return t.data;
       char* copy = space;
-      space += copies_[which]->bytes(l.dims);
+      space += copies_[which].sizes->bytes(l.dims);
       copy_dense(t, copy);
       return copy;
     };
@@ -189,7 +190,11 @@ class OnednnKernel final : public StridedKernel {
   int threads_;
   memory::desc x_, w_, y_, scratch_;  // as the primitive wants them
   dnnl::primitive primitive_;
-  std::vector<std::optional<LaunchSizes>> copies_;  // of the input, the bias and the residual
+  struct Copy {
+    uint32_t operand = 0;
+    std::optional<LaunchSizes> sizes;  // none: it is dense
+  };
+  std::vector<Copy> copies_;  // of the input, the bias and the residual
   PackedConstant packed_;
 };
 

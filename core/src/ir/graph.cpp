@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "ir/graph_undo.hpp"
 #include "ir/records.hpp"
@@ -20,6 +21,12 @@ constexpr size_t kOwnedConstant = 4096;
 uintptr_t element_alignment(uint32_t dtype) {
   const auto bytes = static_cast<uintptr_t>(std::max(dtype_bits(dtype) / 8, 1));
   return is_complex(dtype) ? bytes / 2 : bytes;
+}
+
+// Whether a table still shows all of a vector. Compares ends, since the length of a vector takes a division.
+template <class T, class N>
+bool shows(const T* data, N count, const std::vector<T>& of) {
+  return data == of.data() && data + count == std::to_address(of.end());
 }
 
 std::string type_key(const tsr_type& t) {
@@ -65,21 +72,16 @@ Graph::Graph(const OpRegistry& ops, std::string_view name) : ops_(&ops), memory_
 
 Graph::~Graph() = default;
 
+// Threads that share a finished graph all come here: what has not changed is not written.
 void Graph::sync_tables() const {
-  // Threads that share a finished graph all come here: what has not changed is not written.
-  const auto set = [](auto& to, auto value) {
-    if (to != value) to = value;
-  };
-  set(tables_.nodes, nodes_.data());
-  set(tables_.num_nodes, nodes_.size());
-  set(tables_.values, values_.data());
-  set(tables_.num_values, values_.size());
-  set(tables_.regions, regions_.data());
-  set(tables_.num_regions, regions_.size());
-  set(tables_.symbols, sizes_.symbols().data());
-  set(tables_.num_symbols, sizes_.symbols().size());
-  set(tables_.exprs, sizes_.exprs().data());
-  set(tables_.num_exprs, sizes_.exprs().size());
+  tsr_tables& t = tables_;
+  if (!shows(t.nodes, t.num_nodes, nodes_)) t.nodes = nodes_.data(), t.num_nodes = nodes_.size();
+  if (!shows(t.values, t.num_values, values_)) t.values = values_.data(), t.num_values = values_.size();
+  if (!shows(t.regions, t.num_regions, regions_)) t.regions = regions_.data(), t.num_regions = regions_.size();
+  if (const auto& symbols = sizes_.symbols(); !shows(t.symbols, t.num_symbols, symbols))
+    t.symbols = symbols.data(), t.num_symbols = symbols.size();
+  if (const auto& exprs = sizes_.exprs(); !shows(t.exprs, t.num_exprs, exprs))
+    t.exprs = exprs.data(), t.num_exprs = exprs.size();
 }
 
 // ------------------------------------------------------------------------------------------------------------- memory

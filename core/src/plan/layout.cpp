@@ -179,14 +179,26 @@ class LayoutMaker {
     return e;
   }
 
-  static int64_t workspace_bytes(const Step& step, const int64_t* dims) {
-    return step.backend->call("workspace", [&] { return step.kernel.workspace(step.kernel.self, dims); });
+  static int64_t workspace_bytes(const Step& step, const int64_t* dims, uint64_t strided) {
+    const tsr_kernel& k = step.kernel;
+    return step.backend->call(
+        "workspace", [&] { return k.workspace_of ? k.workspace_of(k.self, dims, strided) : k.workspace(k.self, dims); });
+  }
+  // Bit i: input i is not dense. Calls that share offsets need not share this.
+  uint64_t strided_inputs(const Step& step) const {
+    if (bounds_) return ~uint64_t{0};
+    uint64_t out = 0;
+    for (size_t i = 0; i < std::min<size_t>(step.inputs.size(), 64); ++i)
+      if (step.inputs[i] != kNone && !l_.slots[step.inputs[i]].dense) out |= uint64_t{1} << i;
+    return out;
   }
   void workspace(const Step& step, Instruction& e) const {
     if (!step.kernel.launch) e.workspace_bytes = step.expected_workspace;
     if (!step.backend || !step.kernel.workspace) return;
-    e.workspace_bytes = workspace_bytes(step, dims_);
-    if (bounds_ && e.workspace_bytes >= 0) e.workspace_bytes = std::max(e.workspace_bytes, workspace_bytes(step, bounds_));
+    const uint64_t strided = strided_inputs(step);
+    e.workspace_bytes = workspace_bytes(step, dims_, strided);
+    if (bounds_ && e.workspace_bytes >= 0)
+      e.workspace_bytes = std::max(e.workspace_bytes, workspace_bytes(step, bounds_, strided));
     if (e.workspace_bytes < 0)
       throw bug("TSR-B024", "backend '" + step.backend->name + "': " + p_.graph->describe(step.node) + " asks for " +
                                 std::to_string(e.workspace_bytes) + " bytes of workspace");

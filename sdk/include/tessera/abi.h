@@ -27,7 +27,7 @@ extern "C" {
 
 /* ABI version. Major: incompatible. Minor: appended fields and functions. 0.x: may still change incompatibly. */
 #define TSR_ABI_MAJOR 0
-#define TSR_ABI_MINOR 4
+#define TSR_ABI_MINOR 5
 /* Version of the graph IR (text form and tables). */
 #define TSR_IR_VERSION 1
 
@@ -951,6 +951,10 @@ typedef struct tsr_kernel {
    * before; queues nothing. The description lives during the call of `each`, whose error ends it. The launch's stream may be
    * NULL. NULL: the work can only be captured (unless flags has TSR_KERNEL_NO_CAPTURE), as a library's. */
   tsr_error* (*describe)(void* self, const tsr_launch*, tsr_error* (*each)(void* ctx, const tsr_device_call*), void* ctx);
+  /* ---- appended in ABI 0.5 */
+  /* Bytes of workspace for these dims where every input that `strided` has no bit for is dense row-major; those from 64 on may
+   * lie in any way. At most what `workspace` says, which is for any strides. NULL: the same. */
+  int64_t (*workspace_of)(void* self, const int64_t* dims, uint64_t strided);
 } tsr_kernel;
 /* `launch` waits for the device, looks at its memory, or does something else that a graph cannot repeat. */
 #define TSR_KERNEL_NO_CAPTURE 1u

@@ -551,6 +551,8 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual std::string name() const = 0;                             // asked once, after compile
   virtual int64_t workspace(const int64_t* /*dims*/) { return 0; }  // bytes
+  // Where inputs that `strided` has no bit for are dense: for kernels that copy others. Those from 64 on may lie in any way.
+  virtual int64_t workspace_of(const int64_t* dims, uint64_t /*strided*/) { return workspace(dims); }
   virtual bool has_workspace() const { return false; }
   virtual bool has_sizes() const { return false; }  // data-dependent results
   virtual void sizes(const tsr_launch&, std::span<int64_t> /*symbols*/) {}
@@ -999,6 +1001,10 @@ class Plugin {
     if (k->has_workspace())
       out->workspace = [](void* self, const int64_t* dims) noexcept -> int64_t {
         return static_cast<Kernel*>(self)->workspace(dims);
+      };
+    if (k->has_workspace() && TSR_HAS(out, tsr_kernel, workspace_of))
+      out->workspace_of = [](void* self, const int64_t* dims, uint64_t strided) noexcept -> int64_t {
+        return static_cast<Kernel*>(self)->workspace_of(dims, strided);
       };
     if (k->has_sizes())
       out->sizes = [](void* self, const tsr_launch* l, int64_t* s, uint32_t n) noexcept {
