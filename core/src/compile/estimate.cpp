@@ -117,6 +117,7 @@ std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<i
     if (kernels[i] && kernels[i]->seconds >= 0) {
       out[i].seconds = kernels[i]->seconds;
       out[i].workspace_bytes = kernels[i]->workspace_bytes;
+      out[i].in_place = kernels[i]->in_place;
       continue;
     }
     if (step.kind == TSR_STEP_VIEW) continue;
@@ -154,6 +155,7 @@ void find_costs(Graph& g, Plan& plan, const std::vector<int64_t>& hints, const C
   for (size_t i = 0; i < costs.size(); ++i) {
     Step& step = *plan.steps[i];
     step.expected_workspace = costs[i].workspace_bytes;
+    if (!step.kernel.launch) step.kernel.in_place = costs[i].in_place;
     if (!step.control) continue;
     for (const auto& region : step.control->regions) find_costs(g, *region, hints, measured, out);
   }

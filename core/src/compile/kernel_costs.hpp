@@ -16,8 +16,9 @@ class Graph;
 struct CompileOptions;
 
 struct KernelCost {
-  double seconds = -1;  // median of the runs; negative: it cannot be run alone
+  double seconds = -1;  // lower quartile of the runs; negative: it cannot be run alone
   int64_t workspace_bytes = 0;
+  int32_t in_place = -1;  // tsr_kernel.in_place
 };
 
 // What makes two kernels one: op, attributes, regions, types and views of the operands, and the sizes at the hints of symbols.
