@@ -41,7 +41,9 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
     o.partition = std::make_shared<const PartitionOptions>(
         PartitionOptions{f, config.plugin_options(f->plugin->id), config.get_float("partitioner.budget"), bytes.value.i,
                          origin.origin.kind == Origin::kDefault ? std::string() : to_text(origin.origin)});
-    o.measure_costs = config.get_string("partitioner.costs") == "measured";
+    const std::string costs = config.get_string("partitioner.costs");
+    o.measure_costs = costs != "predicted";
+    o.remeasure_costs = costs == "remeasured";
     if (Cache* cache = context->cache(); cache && cache->keeps(CacheKind::kCost)) o.cost_cache = cache;
   }
   o.keep = context;

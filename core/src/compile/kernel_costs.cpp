@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "cache/cache.hpp"
 #include "compile/driver.hpp"
@@ -125,10 +126,11 @@ class Key {
   std::string out_;
 };
 
-// Times by key, of this process.
+// Times by key, as this process knows them.
 struct Known {
   std::mutex mutex;
   std::unordered_map<std::string, KernelCost> costs;
+  std::unordered_set<std::string> measured;  // by this process; of the rest another one kept what it found
   static Known& get() {
     static Known known;
     return known;
@@ -261,7 +263,7 @@ class Measurement {
       const std::lock_guard lock(table.mutex);
       if (const auto at = table.costs.find(key); at != table.costs.end()) {
         d.cost = at->second;
-        return true;
+        return enough(table, key);
       }
     }
     if (!options_.cost_cache) return false;
@@ -273,7 +275,10 @@ class Measurement {
     d.cost = cost;
     const std::lock_guard lock(table.mutex);
     table.costs[key] = d.cost;
-    return true;
+    return enough(table, key);
+  }
+  bool enough(const Known& table, const std::string& key) const {
+    return !options_.remeasure_costs || table.measured.contains(key);
   }
 
   static std::string cache_key(const std::string& key) { return sha256_hex("cost of a kernel\n" + key); }
@@ -312,8 +317,10 @@ class Measurement {
     const Distinct& d = distinct_[*keys[0]];
     log_write(Artifact::kPartition,
               "@" + std::string(g_.tables().name) + "  " + g_.describe(d.node) + " cannot be measured alone: " + why);
-    const std::lock_guard lock(Known::get().mutex);
-    Known::get().costs[*keys[0]] = d.cost;
+    Known& table = Known::get();
+    const std::lock_guard lock(table.mutex);
+    table.costs[*keys[0]] = d.cost;
+    table.measured.insert(*keys[0]);
   }
 
   void time(std::span<const std::string* const> keys, int integer) {
@@ -394,11 +401,15 @@ class Measurement {
     return out;
   }
 
-  void keep(const std::string& key, const KernelCost& cost) {
+  // What this time's runs had to share the machine with is not the kernel's: of two times the shorter one stays.
+  void keep(const std::string& key, KernelCost cost) {
+    if (const double before = distinct_[key].cost.seconds; before >= 0) cost.seconds = std::min(cost.seconds, before);
     distinct_[key].cost = cost;
     {
-      const std::lock_guard lock(Known::get().mutex);
-      Known::get().costs[key] = cost;
+      Known& table = Known::get();
+      const std::lock_guard lock(table.mutex);
+      table.costs[key] = cost;
+      table.measured.insert(key);
     }
     if (!options_.cost_cache) return;
     char text[64];

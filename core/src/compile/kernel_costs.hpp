@@ -16,7 +16,7 @@ class Graph;
 struct CompileOptions;
 
 struct KernelCost {
-  double seconds = -1;  // lower quartile of the runs; negative: it cannot be run alone
+  double seconds = -1;  // lower quartile of the runs, the least of those of several processes; negative: it cannot be run alone
   int64_t workspace_bytes = 0;
   int32_t in_place = -1;  // tsr_kernel.in_place
 };

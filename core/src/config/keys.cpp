@@ -108,9 +108,9 @@ std::vector<KeyDecl> make_keys() {
       bytes("partitioner.budget_bytes", -1, -1,
             "Memory at the peak of a call, besides what the caller holds, as a number or as text: \"3 GiB\"; -1: "
             "partitioner.budget holds."),
-      choice("partitioner.costs", {"measured", "predicted"},
+      choice("partitioner.costs", {"measured", "remeasured", "predicted"},
              "What partitioners choose by. measured: each distinct kernel is timed once on its device, and kept by the cache. "
-             "predicted: a model of the device."),
+             "remeasured: once more by every process, of which the shortest time is kept. predicted: a model of the device."),
 
       text("executor.name", "", "Runs the step table another way; empty: step by step."),
       boolean("executor.optional", false, "true: without that executor the plan runs step by step, with one notice."),

@@ -40,6 +40,7 @@ struct CompileOptions {
   std::shared_ptr<const LatePasses> late_passes;      // TSR_STAGE_ASSIGNED; null: none
   std::shared_ptr<const PartitionOptions> partition;  // of graphs with a backward half; null: every activation is kept
   bool measure_costs = false;           // partitioners choose by times of kernels that were measured, not by predicted ones
+  bool remeasure_costs = false;         // what the cache knows of them is measured once more by this process
   const KnownKernels* known = nullptr;  // for estimates of plans without kernels; null: nothing is known
   Cache* cost_cache = nullptr;          // where these are kept for other processes; null: nowhere
   std::shared_ptr<const void> keep;     // what owns the backends and the cache
