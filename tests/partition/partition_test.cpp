@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partitioners on whole training steps: what is computed again has the same bits, marks and lists bind, and what is not known
 // is refused.
+#include "compile/driver.hpp"
+#include "compile/partition.hpp"
 #include "steps.hpp"
 
 using namespace tessera;
@@ -65,6 +67,19 @@ TEST_CASE("costs are measured once for each distinct kernel") {
   CHECK_THAT(first.plan, Contains("a step takes about "));
   // Times to the digit: nothing is measured a second time, and equal layers of a deeper program cost what they cost here.
   CHECK(step(text, context(config)).plan == first.plan);
+}
+
+TEST_CASE("the plan of a compile is the one that is listed, priced the same") {
+  // Heads are transposed: a copy to one who only knows the graph, and nothing once attention has said what strides it takes.
+  const std::string text = transformer(2, 2, 64, 64, 4);
+  const Trained all = step(text, context(named("save_all")));
+  const auto c = context(named("budget", "budget_bytes = " + std::to_string(all.peak * 9 / 10) + "\n", "measured"));
+  const Trained compiled = step(text, c);
+  const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+  const PassLists passes{{}, c->pipeline(c->config()), c->joint_pipeline(c->config()), pass_options_of(c->config())};
+  const std::vector<PartitionPlan> listed = partition_plans(parse_graph(c->ops(), text, "step.tsr"), passes, options);
+  REQUIRE(listed.size() == 1);
+  CHECK_THAT(compiled.plan, Contains(listed[0].line()));
 }
 
 TEST_CASE("bad settings of partitioners are refused") {

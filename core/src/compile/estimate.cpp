@@ -18,6 +18,7 @@
 #include "plan/compile_options.hpp"
 #include "plan/layout.hpp"
 #include "plan/plan.hpp"
+#include "plan/plan_kernels.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
@@ -118,6 +119,8 @@ std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<i
       out[i].seconds = kernels[i]->seconds;
       out[i].workspace_bytes = kernels[i]->workspace_bytes;
       out[i].in_place = kernels[i]->in_place;
+      out[i].strided = kernels[i]->strided;
+      out[i].unaligned = kernels[i]->unaligned;
       continue;
     }
     if (step.kind == TSR_STEP_VIEW) continue;
@@ -150,15 +153,30 @@ int64_t peak_of_section(const Graph& g, const Plan& plan, const std::vector<int6
 // `costs`: of plans and the plans nested in them.
 using CostsOfPlans = std::unordered_map<const Plan*, std::vector<StepCost>>;
 
+// What compile_kernels() does to a plan once it has kernels, by what is known of them from other plans.
+void drop_copies_and_costs(Plan& plan, std::vector<StepCost>& costs) {
+  std::unordered_map<const Step*, size_t> index;
+  for (size_t i = 0; i < plan.steps.size(); ++i) index.emplace(plan.steps[i].get(), i);
+  drop_copies(plan);
+  std::vector<StepCost> kept;
+  for (const auto& s : plan.steps) kept.push_back(costs[index.at(s.get())]);
+  costs = std::move(kept);
+}
+
 void find_costs(Graph& g, Plan& plan, const std::vector<int64_t>& hints, const CompileOptions* measured, CostsOfPlans& out) {
   std::vector<StepCost> costs = step_costs(g, plan, hints, measured);
   for (size_t i = 0; i < costs.size(); ++i) {
     Step& step = *plan.steps[i];
     step.expected_workspace = costs[i].workspace_bytes;
-    if (!step.kernel.launch) step.kernel.in_place = costs[i].in_place;
+    if (!step.kernel.launch) {
+      step.kernel.in_place = costs[i].in_place;
+      step.kernel.strided = costs[i].strided;
+      step.kernel.unaligned = costs[i].unaligned;
+    }
     if (!step.control) continue;
     for (const auto& region : step.control->regions) find_costs(g, *region, hints, measured, out);
   }
+  drop_copies_and_costs(plan, costs);
   out.emplace(&plan, std::move(costs));
 }
 

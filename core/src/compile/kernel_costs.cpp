@@ -6,14 +6,15 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "cache/cache.hpp"
 #include "compile/driver.hpp"
+#include "compile/kernel_key.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_part.hpp"
-#include "ir/printer.hpp"
 #include "ir/records.hpp"
 #include "log/log.hpp"
 #include "memory/copy.hpp"
@@ -38,93 +39,6 @@ namespace {
 constexpr int kRuns = 11;
 // Operands and results of the kernels that are measured in one go.
 constexpr int64_t kMostBytes = int64_t{256} << 20;
-
-class Key {
- public:
-  Key(const Graph& g, const std::vector<uint8_t>& is_view, const std::vector<int64_t>& hints)
-      : g_(g), is_view_(is_view), hints_(hints) {}
-
-  std::string of(tsr_id n) {
-    node(n);
-    return std::move(out_);
-  }
-
- private:
-  void number(uint32_t k) {
-    out_ += '%';
-    append_int(out_, k);
-  }
-  void type(tsr_id v) {
-    const tsr_type& t = *g_.value(v).type;
-    append_type(out_, &g_.sizes(), t);
-    for (uint32_t k = 0; k < t.rank; ++k)
-      if (TSR_DIM_IS_EXPR(t.sizes[k])) {
-        out_ += '=';
-        append_int(out_, hint_size(g_, t.sizes[k], hints_));
-      }
-  }
-  void bring(tsr_id v) {
-    if (v == TSR_NONE || numbers_.contains(v)) return;
-    const tsr_id def = g_.value(v).def_node;
-    if (def != TSR_NONE && (is_view_[def] || g_.record_of(def).has(kConstant))) return node(def);
-    name(v);
-    out_ += ": ";
-    type(v);
-    out_ += ' ';
-  }
-  void name(tsr_id v) {
-    const auto k = static_cast<uint32_t>(numbers_.size());
-    numbers_.emplace(v, k);
-    number(k);
-  }
-
-  void node(tsr_id n) {
-    const tsr_node& x = g_.node(n);
-    for (uint32_t i = 0; i < x.num_operands; ++i) bring(x.operands[i]);
-    for (uint32_t i = 0; i < x.num_results; ++i) name(x.results[i]);
-    out_ += " = ";
-    out_ += x.op;
-    for (uint32_t i = 0; i < x.num_operands; ++i) {
-      out_ += ' ';
-      if (x.operands[i] == TSR_NONE)
-        out_ += '_';
-      else
-        number(numbers_.at(x.operands[i]));
-    }
-    for (uint32_t i = 0; i < x.num_attrs; ++i) {
-      out_ += ' ';
-      append_attr(out_, &g_.sizes(), x.attrs[i], kPrintElideConstants);
-    }
-    for (uint32_t i = 0; i < x.num_regions; ++i) {
-      const tsr_region& r = g_.region(x.regions[i]);
-      out_ += " {";
-      for (uint32_t k = 0; k < r.num_inputs; ++k) {
-        name(r.inputs[k]);
-        out_ += ": ";
-        type(r.inputs[k]);
-        out_ += ' ';
-      }
-      for (const tsr_id inner : nodes_of(g_, x.regions[i])) node(inner);
-      out_ += "return";
-      for (uint32_t k = 0; k < r.num_outputs; ++k) {
-        out_ += ' ';
-        number(numbers_.at(r.outputs[k]));
-      }
-      out_ += '}';
-    }
-    for (uint32_t i = 0; i < x.num_results; ++i) {
-      out_ += " : ";
-      type(x.results[i]);
-    }
-    out_ += '\n';
-  }
-
-  const Graph& g_;
-  const std::vector<uint8_t>& is_view_;
-  const std::vector<int64_t>& hints_;
-  std::unordered_map<tsr_id, uint32_t> numbers_;
-  std::string out_;
-};
 
 // Times by key, as this process knows them.
 struct Known {
@@ -200,6 +114,8 @@ class Measurement {
     std::vector<const std::string*> missing;
     for (auto& [key, found] : distinct_)
       if (!known(key, found)) missing.push_back(&key);
+    std::sort(missing.begin(), missing.end(),
+              [&](const std::string* a, const std::string* b) { return distinct_[*a].step < distinct_[*b].step; });
     for (size_t from = 0, to = 0; from < missing.size(); from = to) {
       int64_t bytes = 0;
       while (to < missing.size() && (to == from || bytes + bytes_of(distinct_[*missing[to]].node) <= kMostBytes))
@@ -214,7 +130,8 @@ class Measurement {
 
  private:
   struct Distinct {
-    tsr_id node = TSR_NONE;  // the first one
+    size_t step = 0;  // the first one's
+    tsr_id node = TSR_NONE;
     const Factory* backend = nullptr;
     KernelCost cost;
   };
@@ -227,6 +144,7 @@ class Measurement {
       if (s.backend && (s.backend->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE)) continue;
       const auto [at, fresh] = distinct_.try_emplace(kernel_key(g_, s.node, is_view_, hints_) + where(s));
       if (fresh) {
+        at->second.step = i;
         at->second.node = s.node;
         at->second.backend = s.backend;
       }
@@ -270,8 +188,13 @@ class Measurement {
     const std::optional<std::string> text = options_.cost_cache->get(CacheKind::kCost, cache_key(key));
     KernelCost cost;
     long long workspace = 0;
-    if (!text || std::sscanf(text->c_str(), "%lf %lld %d", &cost.seconds, &workspace, &cost.in_place) != 3) return false;
+    unsigned long long strided = 0, unaligned = 0;
+    if (!text || std::sscanf(text->c_str(), "%lf %lld %d %llx %llx", &cost.seconds, &workspace, &cost.in_place, &strided,
+                             &unaligned) != 5)
+      return false;
     cost.workspace_bytes = workspace;
+    cost.strided = strided;
+    cost.unaligned = unaligned;
     d.cost = cost;
     const std::lock_guard lock(table.mutex);
     table.costs[key] = d.cost;
@@ -328,7 +251,7 @@ class Measurement {
     for (const std::string* k : keys) nodes.push_back(distinct_[*k].node);
     std::unique_ptr<Graph> graph = graph_of_nodes(g_, "costs", nodes, is_view_);
     const std::vector<tsr_id> copies = kernels_of(*graph);
-    const std::vector<TensorRef> inputs = arguments(*graph, integer);
+    const std::vector<TensorRef> inputs = arguments(*graph, keys, integer);
 
     CompileOptions options = options_;
     options.partition = nullptr;
@@ -374,7 +297,8 @@ class Measurement {
         if (const Step& s = *e->plan().steps[i.step]; s.kind == TSR_STEP_KERNEL) workspaces[s.node] = i.workspace_bytes;
     for (size_t k = 0; k < copies.size(); ++k) {
       std::nth_element(seconds[k].begin(), seconds[k].begin() + kRuns / 4, seconds[k].end());
-      keep(*keys[k], {seconds[k][kRuns / 4], workspaces[copies[k]], step_of.at(copies[k])->kernel.in_place});
+      const tsr_kernel& kernel = step_of.at(copies[k])->kernel;
+      keep(*keys[k], {seconds[k][kRuns / 4], workspaces[copies[k]], kernel.in_place, kernel.strided, kernel.unaligned});
     }
   }
 
@@ -389,15 +313,59 @@ class Measurement {
     return out;
   }
 
-  std::vector<TensorRef> arguments(const Graph& graph, int integer) const {
+  // In a program what the step before has just written or read is still in a cache. Kernels that read such values share them,
+  // so that they are in a cache here as well: the first of a type is the same tensor for all of them, and so is the second.
+  // Others have tensors of their own.
+  std::vector<TensorRef> arguments(const Graph& graph, std::span<const std::string* const> keys, int integer) const {
+    using Like = std::tuple<tsr_device, uint32_t, std::vector<int64_t>>;
+    std::map<Like, std::vector<TensorRef>> shared;
     std::vector<TensorRef> out;
     const tsr_region& body = graph.region(0);
-    for (uint32_t i = 0; i < body.num_inputs; ++i) {
-      const tsr_type& t = *graph.value(body.inputs[i]).type;
-      std::vector<int64_t> sizes;
-      for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(hint_size(graph, t.sizes[k], hints_));
-      out.push_back(filled_on(t.device, t.dtype, sizes, checked_bytes(t.dtype, sizes, "cpu"), integer));
+    for (const std::string* key : keys) {
+      const size_t step = distinct_.at(*key).step;
+      const std::vector<tsr_id> recent = touched_before(step);
+      std::map<Like, size_t> used;
+      for (const tsr_id v : read_by(plan_.steps[step]->node)) {
+        const tsr_type& t = *graph.value(body.inputs[out.size()]).type;
+        std::vector<int64_t> sizes;
+        for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(hint_size(graph, t.sizes[k], hints_));
+        const auto fresh = [&] { return filled_on(t.device, t.dtype, sizes, checked_bytes(t.dtype, sizes, "cpu"), integer); };
+        if (std::find(recent.begin(), recent.end(), v) == recent.end()) {
+          out.push_back(fresh());
+          continue;
+        }
+        const Like like{t.device, t.dtype, sizes};
+        const size_t k = used[like]++;
+        std::vector<TensorRef>& alike = shared[like];
+        if (k == alike.size()) alike.push_back(fresh());
+        out.push_back(TensorRef::share(alike[k].get()));
+      }
     }
+    return out;
+  }
+
+  // What the kernel in front of a step reads and writes.
+  std::vector<tsr_id> touched_before(size_t step) const {
+    while (step-- > 0) {
+      if (plan_.steps[step]->kind != TSR_STEP_KERNEL) continue;
+      const tsr_id n = plan_.steps[step]->node;
+      std::vector<tsr_id> out = read_by(n);
+      out.insert(out.end(), g_.node(n).results, g_.node(n).results + g_.node(n).num_results);
+      return out;
+    }
+    return {};
+  }
+  // What a node reads that is neither a constant nor a view of another value, each once: the inputs that graph_of_nodes gives
+  // it, in that order.
+  std::vector<tsr_id> read_by(tsr_id n) const {
+    std::vector<tsr_id> out;
+    const auto bring = [&](const auto& self, tsr_id v) -> void {
+      if (v == TSR_NONE || std::find(out.begin(), out.end(), v) != out.end()) return;
+      const tsr_id def = g_.value(v).def_node;
+      if (def == TSR_NONE || !(is_view_[def] || g_.record_of(def).has(kConstant))) return out.push_back(v);
+      for (uint32_t i = 0; i < g_.node(def).num_operands; ++i) self(self, g_.node(def).operands[i]);
+    };
+    for (uint32_t i = 0; i < g_.node(n).num_operands; ++i) bring(bring, g_.node(n).operands[i]);
     return out;
   }
 
@@ -412,8 +380,10 @@ class Measurement {
       table.measured.insert(key);
     }
     if (!options_.cost_cache) return;
-    char text[64];
-    std::snprintf(text, sizeof text, "%.9g %lld %d", cost.seconds, static_cast<long long>(cost.workspace_bytes), cost.in_place);
+    char text[128];  // the time to the bit: plans must not depend on which process measured it
+    std::snprintf(text, sizeof text, "%.17g %lld %d %llx %llx", cost.seconds, static_cast<long long>(cost.workspace_bytes),
+                  cost.in_place, static_cast<unsigned long long>(cost.strided),
+                  static_cast<unsigned long long>(cost.unaligned));
     options_.cost_cache->put(CacheKind::kCost, cache_key(key), text);
   }
 
@@ -428,11 +398,6 @@ class Measurement {
 };
 
 }  // namespace
-
-std::string kernel_key(const Graph& graph, tsr_id node, const std::vector<uint8_t>& is_view,
-                       const std::vector<int64_t>& hints) {
-  return Key(graph, is_view, hints).of(node);
-}
 
 std::vector<std::optional<KernelCost>> kernel_costs(Graph& graph, const Plan& plan, const CompileOptions& options) {
   return Measurement(graph, plan, options).run();

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "compile/kernel_costs.hpp"
+#include "compile/kernel_key.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "plan/layout.hpp"

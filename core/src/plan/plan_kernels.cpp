@@ -228,46 +228,6 @@ class KernelCompiler {
   std::vector<int64_t> hints_ = hint_values(g_);
 };
 
-// A kernel that takes an operand in any strides or alignment, whatever its backend says of all of them, reads it where it lies.
-void drop_copies(Plan& plan) {
-  constexpr uint32_t kForKernels = kCopyStrided | kCopyUnaligned;
-  const auto said = [](uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1) != 0; };
-  std::vector<Step*> copy_of(plan.slots.size());
-  for (const auto& s : plan.steps)
-    if (s->kind == TSR_STEP_COPY && s->copy != 0 && (s->copy & ~kForKernels) == 0) copy_of[s->outputs[0]] = s.get();
-  std::vector<uint32_t> needed(plan.slots.size());  // CopyReason, by those who read the copy
-  for (const auto& s : plan.steps) {
-    const tsr_kernel* k = s->kind == TSR_STEP_KERNEL    ? &s->kernel
-                          : s->kind == TSR_STEP_SECTION ? &plan.steps[s->kernel_step]->kernel
-                                                        : nullptr;
-    for (size_t i = 0; i < s->inputs.size(); ++i) {
-      const uint32_t slot = s->inputs[i];
-      if (slot == kNone || !copy_of[slot]) continue;
-      uint32_t why = copy_of[slot]->copy;
-      if (k && said(k->strided, i)) why &= ~uint32_t{kCopyStrided};
-      if (k && said(k->unaligned, i)) why &= ~uint32_t{kCopyUnaligned};
-      needed[slot] |= why;
-      if (why == 0) s->inputs[i] = copy_of[slot]->inputs[0];
-    }
-  }
-  for (const uint32_t slot : plan.output_slots) needed[slot] |= kForKernels;
-  plan.needs_alignment = false;
-  std::vector<uint32_t> number(plan.steps.size());
-  std::vector<std::unique_ptr<Step>> kept;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    std::unique_ptr<Step>& s = plan.steps[i];
-    number[i] = static_cast<uint32_t>(kept.size());
-    if (s->kind == TSR_STEP_COPY) {
-      if (copy_of[s->outputs[0]] == s.get() && (s->copy &= needed[s->outputs[0]]) == 0) continue;
-      plan.needs_alignment = plan.needs_alignment || (s->copy & kCopyUnaligned) != 0;
-    }
-    kept.push_back(std::move(s));
-  }
-  plan.steps = std::move(kept);
-  for (const auto& s : plan.steps)
-    if (s->kernel_step != kNone) s->kernel_step = number[s->kernel_step];
-}
-
 // `forms`: what is known of constants already; may be null.
 void place_constants_of(Plan& plan, ConstantForms* forms) {
   constexpr size_t kWorthStaying = 64 << 10;
@@ -336,6 +296,45 @@ std::string lost_by_faults(const Plan& plan) {
 }
 
 }  // namespace
+
+void drop_copies(Plan& plan) {
+  constexpr uint32_t kForKernels = kCopyStrided | kCopyUnaligned;
+  const auto said = [](uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1) != 0; };
+  std::vector<Step*> copy_of(plan.slots.size());
+  for (const auto& s : plan.steps)
+    if (s->kind == TSR_STEP_COPY && s->copy != 0 && (s->copy & ~kForKernels) == 0) copy_of[s->outputs[0]] = s.get();
+  std::vector<uint32_t> needed(plan.slots.size());  // CopyReason, by those who read the copy
+  for (const auto& s : plan.steps) {
+    const tsr_kernel* k = s->kind == TSR_STEP_KERNEL    ? &s->kernel
+                          : s->kind == TSR_STEP_SECTION ? &plan.steps[s->kernel_step]->kernel
+                                                        : nullptr;
+    for (size_t i = 0; i < s->inputs.size(); ++i) {
+      const uint32_t slot = s->inputs[i];
+      if (slot == kNone || !copy_of[slot]) continue;
+      uint32_t why = copy_of[slot]->copy;
+      if (k && said(k->strided, i)) why &= ~uint32_t{kCopyStrided};
+      if (k && said(k->unaligned, i)) why &= ~uint32_t{kCopyUnaligned};
+      needed[slot] |= why;
+      if (why == 0) s->inputs[i] = copy_of[slot]->inputs[0];
+    }
+  }
+  for (const uint32_t slot : plan.output_slots) needed[slot] |= kForKernels;
+  plan.needs_alignment = false;
+  std::vector<uint32_t> number(plan.steps.size());
+  std::vector<std::unique_ptr<Step>> kept;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    std::unique_ptr<Step>& s = plan.steps[i];
+    number[i] = static_cast<uint32_t>(kept.size());
+    if (s->kind == TSR_STEP_COPY) {
+      if (copy_of[s->outputs[0]] == s.get() && (s->copy &= needed[s->outputs[0]]) == 0) continue;
+      plan.needs_alignment = plan.needs_alignment || (s->copy & kCopyUnaligned) != 0;
+    }
+    kept.push_back(std::move(s));
+  }
+  plan.steps = std::move(kept);
+  for (const auto& s : plan.steps)
+    if (s->kernel_step != kNone) s->kernel_step = number[s->kernel_step];
+}
 
 void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) {
   for (const auto& s : plan.steps)

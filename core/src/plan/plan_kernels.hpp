@@ -28,4 +28,8 @@ class KernelError : public Error {
 // pack_seconds and byte counts. Throws what backends report, with the node's place, as KernelError.
 void compile_kernels(Graph& graph, Plan& plan, const CompileOptions& options);
 
+// A kernel that takes an operand in any strides or alignment, whatever its backend says of all of them, reads it where it lies:
+// what copies it for that kernel alone is taken out. compile_kernels() has done that; before, by what steps say of kernels.
+void drop_copies(Plan& plan);
+
 }  // namespace tessera::core
