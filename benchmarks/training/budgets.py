@@ -6,10 +6,10 @@
 TESSERA: the command. Six models are written as text. Of each, the front of plans is asked for, then plans at N budgets (101)
 evenly over it, whose recompute time must not rise with the budget; then the step is measured at a few of them (5) and compared
 with the predicted time, and the device's own count of blocks with the planned peak. A machine with other tenants changes its
-speed by half from one second to the next, and that only ever adds to a time: at these budgets kernels are measured in ten more
-processes, the step in ten, and the fastest of each counts. Every answer of the command is kept in the folder, so that a run
-that was cut off goes on where it was, and one with --timed 0 is completed by one with more. Without --folder it is removed at
-the end. Exit status 1: a promise was not kept.
+speed by half from one second to the next, and that only ever adds to a time: where steps are measured, kernels are measured in
+ten processes before, a step is in ten, and the fastest of each counts. Every answer of the command is kept in the folder, so
+that a run that was cut off goes on where it was. Without --folder it is removed at the end. Exit status 1: a promise was not
+kept.
 """
 
 import argparse
@@ -175,13 +175,22 @@ def to_budget(peak):
     return "--set", "partitioner.name=budget", "--set", f"partitioner.budget_bytes={peak}"
 
 
-def check(ask, name, file, budgets, timed, threads):
-    faults = []
-    same = "--set", f"runtime.threads={threads}"  # costs are measured for a number of threads
-    front = ask("memory", file, *same)
+def spread(front, count):
+    """Peaks of the front's plans, and between them, evenly."""
     least, most = min(p["peak_bytes"] for p in front), max(p["peak_bytes"] for p in front)
-    peaks = [least + (most - least) * k // max(1, budgets - 1) for k in range(budgets)]
-    plans = [ask("memory", file, *same, *to_budget(p))[0] for p in peaks]
+    return [least + (most - least) * k // max(1, count - 1) for k in range(count)]
+
+
+def check(ask, name, file, budgets, timed, threads):
+    faults, turns = [], TURNS if timed else 0
+    same = "--set", f"runtime.threads={threads}"  # costs are measured for a number of threads
+    first = ask("memory", file, *same)
+    for turn in range(1, turns + 1):
+        for peak in spread(first, timed):
+            ask("memory", file, *same, *to_budget(peak), "--set", "partitioner.costs=remeasured", turn=turn)
+    front = ask("memory", file, *same, turn=turns)
+    peaks = spread(front, budgets)
+    plans = [ask("memory", file, *same, *to_budget(p), turn=turns)[0] for p in peaks]
     for small, large, a, b in zip(peaks, peaks[1:], plans, plans[1:]):
         if b["recompute_ms"] > a["recompute_ms"] + 1e-9:
             faults.append(
@@ -191,15 +200,14 @@ def check(ask, name, file, budgets, timed, threads):
         if not plan["feasible"] or plan["peak_bytes"] > peak:
             faults.append(f"{name}: planned {plan['peak_bytes']} bytes for a budget of {peak}")
     gap = max(p["gap"] for p in plans)
-    print(f"{name}: {len(front)} plans, {least} to {most} bytes; largest gap {100 * gap:.2f} % of a step", flush=True)
-    chosen = [peaks[(budgets - 1) * k // max(1, timed - 1)] for k in range(timed)]
-    for turn in range(1, TURNS + 1):
-        for peak in chosen:
-            ask("memory", file, *same, *to_budget(peak), "--set", "partitioner.costs=remeasured", turn=turn)
-    for budget in chosen:
-        arguments = (*same, *to_budget(budget))
-        plan = ask("memory", file, *arguments, turn=TURNS)[0]
-        steps = [ask("bench", file, *arguments, "--iters", "11", turn=turn) for turn in range(1, TURNS + 1)]
+    print(f"{name}: {len(front)} plans, {peaks[0]} to {peaks[-1]} bytes; largest gap {100 * gap:.2f} % of a step", flush=True)
+    chosen = [(budgets - 1) * k // max(1, timed - 1) for k in range(timed)]
+    runs = [
+        [ask("bench", file, *same, *to_budget(peaks[at]), "--iters", "11", turn=turn) for at in chosen]
+        for turn in range(1, turns + 1)
+    ]
+    for at, steps in zip(chosen, zip(*runs)):
+        budget, plan = peaks[at], plans[at]
         predicted, time = plan["predicted_ms"], min(s["p10_ms"] for s in steps)
         planned, peak = plan["peak_bytes"], max(s["peak_bytes"] - s["input_bytes"] for s in steps)  # those are the caller's
         off = time / predicted - 1
