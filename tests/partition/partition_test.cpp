@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partitioners on whole training steps: what is computed again has the same bits, marks and lists bind, and what is not known
 // is refused.
-#include "compile/driver.hpp"
 #include "compile/partition.hpp"
+#include "compile/driver.hpp"
 #include "steps.hpp"
 
 using namespace tessera;

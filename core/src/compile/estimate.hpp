@@ -30,7 +30,7 @@ struct StepCost {
   int64_t workspace_bytes = 0;
   int32_t in_place = -1;
   uint64_t strided = 0, unaligned = 0;  // as tsr_kernel says
-  bool guessed = false;  // it could not be measured, and neither the op nor its backend says what it takes
+  bool guessed = false;                 // it could not be measured, and neither the op nor its backend says what it takes
 };
 // By step of the plan; nested plans have their own. What has been measured, where `measured` asks for that
 // (CompileOptions::measure_costs), else a prediction. `hints`: of the graph's symbols (hint_values).
