@@ -14,6 +14,7 @@ namespace tessera::remat {
 namespace {
 
 constexpr size_t kMostPlans = 64, kKinds = 12, kJoints = 8;
+constexpr size_t kApart = 2;  // how far apart plans that are joined are, among those that are fastest for their peak
 constexpr size_t kStride = 9;
 constexpr size_t kSmall = 1000;   // nodes: all plans are lowered in about a second
 constexpr size_t kMedium = 3000;  // every third is looked at until one fits
@@ -133,9 +134,11 @@ size_t Choice::fastest_within(int64_t bytes) {
   const auto at = std::find_if(fastest.begin(), fastest.end(), [&](size_t i) { return peak(i) <= bytes; });
   if (at == fastest.end()) return size();
   size_t best = *at;
-  if (at != fastest.begin())
-    for (const size_t i : between(*(at - 1), *at))
-      if (peak(i) <= bytes && lower(i).seconds < lower(best).seconds) best = i;
+  const auto slow = static_cast<size_t>(at - fastest.begin());
+  for (size_t i = slow - std::min(slow, kApart); i < slow; ++i)
+    for (size_t k = slow; k < fastest.size() && k <= i + kApart; ++k)
+      for (const size_t found : between(fastest[i], fastest[k]))
+        if (peak(found) <= bytes && lower(found).seconds < lower(best).seconds) best = found;
   return best;
 }
 
@@ -144,7 +147,8 @@ std::vector<size_t> Choice::fastest_of_each_peak() {
   std::iota(all.begin(), all.end(), 0);
   const std::vector<size_t> fastest = fastest_of_each_peak(all);
   for (size_t k = 1; k < fastest.size(); ++k)
-    for (const size_t i : between(fastest[k - 1], fastest[k])) all.push_back(i);
+    for (size_t i = k - std::min(k, kApart); i < k; ++i)
+      for (const size_t found : between(fastest[i], fastest[k])) all.push_back(found);
   return fastest_of_each_peak(std::move(all));
 }
 
