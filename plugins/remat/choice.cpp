@@ -41,13 +41,13 @@ Choice::Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Meas
   at_products_ = lower_bound(joint_.problem, joint_.schedule, true);
 }
 
-bool Choice::is_known(const Plan& plan) const {
+size_t Choice::index_of(const Plan& plan) const {
   const auto same = [&](const Known& k) { return k.candidate.plan.recompute == plan.recompute; };
-  return std::any_of(plans_.begin(), plans_.end(), same);
+  return static_cast<size_t>(std::find_if(plans_.begin(), plans_.end(), same) - plans_.begin());
 }
 
 void Choice::add(const Plan& plan) {
-  if (is_known(plan)) return;
+  if (index_of(plan) < size()) return;
   const auto dearer = [&](const Known& k) { return k.candidate.plan.cost > plan.cost; };
   const auto at = std::find_if(plans_.begin(), plans_.end(), dearer);
   plans_.insert(at, Known{{plan, peak_bytes(joint_.schedule, plan)}, {}});
@@ -59,10 +59,11 @@ std::vector<size_t> Choice::between(size_t fast, size_t slow) {
   const double least = lower(fast).seconds, most = lower(slow).seconds;
   std::vector<size_t> out;
   for (const Plan& p : plans) {
-    if (is_known(p)) continue;
-    plans_.push_back(Known{{p, peak_bytes(joint_.schedule, p)}, {}});
-    const Lowered& found = lower(size() - 1);
-    if (found.seconds > least && found.seconds < most && found.peak >= peak(slow)) out.push_back(size() - 1);
+    // One that is known already may be outside of what another pair was joined for, and within this.
+    const size_t i = index_of(p);
+    if (i == size()) plans_.push_back(Known{{p, peak_bytes(joint_.schedule, p)}, {}});
+    const Lowered& found = lower(i);
+    if (found.seconds > least && found.seconds < most && found.peak >= peak(slow)) out.push_back(i);
   }
   return out;
 }
