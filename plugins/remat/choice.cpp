@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "closure.hpp"
 #include "fill.hpp"
+#include "neighbours.hpp"
 
 namespace tessera::remat {
 
@@ -55,7 +57,10 @@ void Choice::add(const Plan& plan) {
 
 std::vector<size_t> Choice::between(size_t fast, size_t slow) {
   std::vector<Plan> plans = joined(joint_.problem, separators_, plan(fast), plan(slow), kJoints);
-  for (Plan& p : joined(joint_.problem, separators_, plan(slow), plan(fast), kJoints)) plans.push_back(std::move(p));
+  const auto try_too = [&](std::vector<Plan> more) { std::move(more.begin(), more.end(), std::back_inserter(plans)); };
+  try_too(joined(joint_.problem, separators_, plan(slow), plan(fast), kJoints));
+  try_too(one_more(joint_.problem, plan(fast)));
+  try_too(one_less(joint_.problem, plan(slow)));
   const double least = lower(fast).seconds, most = lower(slow).seconds;
   std::vector<size_t> out;
   for (const Plan& p : plans) {

@@ -78,10 +78,10 @@ class Choice {
   };
   size_t index_of(const Plan& plan) const;  // size(): it is not known
   void add(const Plan& plan);
-  // Lowers what two plans near each other among the fastest of each peak give when they are joined: only as plans are lowered
-  // is it known who these are, and for a budget between their peaks there may be nothing else. Gives those that such a budget
-  // alone finds: not faster than `fast`, which a larger one finds, and with no lower a peak than `slow`, which a smaller one
-  // finds.
+  // Lowers what two plans near each other among the fastest of each peak give when they are joined, and what is one node from
+  // them: `fast` with one more that runs again, `slow` with one less. Only as plans are lowered is it known who these are, and
+  // for a budget between their peaks there may be nothing else. Gives those that such a budget alone finds: not faster than
+  // `fast`, which a larger one finds, and with no lower a peak than `slow`, which a smaller one finds.
   std::vector<size_t> between(size_t fast, size_t slow);
   std::vector<size_t> fastest_of_each_peak(std::vector<size_t> of);
   Lowered lower(const Plan& plan);

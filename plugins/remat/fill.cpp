@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "neighbours.hpp"
+
 namespace tessera::remat {
 
 namespace {
@@ -27,23 +29,6 @@ std::vector<uint32_t> tried(const Problem& p, const Plan& plan) {
   std::vector<uint32_t> nodes;
   for (size_t i = 0; i < std::min(order.size(), kMostTried); ++i) nodes.push_back(order[i].second);
   return nodes;
-}
-
-// The plan in which a node runs again too, with all that it needs and nobody has kept.
-Plan with(const Problem& p, const Plan& plan, uint32_t node) {
-  Plan out;
-  out.recompute = plan.recompute;
-  std::vector<uint32_t> stack{node};
-  while (!stack.empty()) {
-    const uint32_t n = stack.back();
-    stack.pop_back();
-    if (p.nodes[n].must_save || (out.recompute[n] && n != node)) continue;
-    out.recompute[n] = 1;
-    for (const uint32_t v : p.nodes[n].inputs)
-      if (!plan.saved[v]) stack.push_back(p.values[v].node);
-  }
-  complete(p, out);
-  return out;
 }
 
 }  // namespace
