@@ -16,7 +16,8 @@ namespace tessera::remat {
 namespace {
 
 constexpr size_t kMostPlans = 64, kKinds = 12, kJoints = 8;
-constexpr size_t kApart = 2;  // how far apart plans that are joined are, among those that are fastest for their peak
+constexpr size_t kApart = 2;     // how far apart plans that are joined are, among those that are fastest for their peak
+constexpr double kWorth = 1e-3;  // of a step or a peak: what a plan must gain to be looked for
 constexpr size_t kStride = 9;
 constexpr size_t kSmall = 1000;   // nodes: all plans are lowered in about a second
 constexpr size_t kMedium = 3000;  // every third is looked at until one fits
@@ -56,12 +57,13 @@ void Choice::add(const Plan& plan) {
 }
 
 std::vector<size_t> Choice::between(size_t fast, size_t slow) {
+  const double least = lower(fast).seconds, most = lower(slow).seconds;
+  if (most - least < kWorth * least) return {};
   std::vector<Plan> plans = joined(joint_.problem, separators_, plan(fast), plan(slow), kJoints);
   const auto try_too = [&](std::vector<Plan> more) { std::move(more.begin(), more.end(), std::back_inserter(plans)); };
   try_too(joined(joint_.problem, separators_, plan(slow), plan(fast), kJoints));
-  try_too(one_more(joint_.problem, plan(fast)));
+  try_too(one_more(joint_.problem, plan(fast), static_cast<int64_t>(kWorth * static_cast<double>(peak(fast)))));
   try_too(one_less(joint_.problem, plan(slow)));
-  const double least = lower(fast).seconds, most = lower(slow).seconds;
   std::vector<size_t> out;
   for (const Plan& p : plans) {
     // One that is known already may be outside of what another pair was joined for, and within this.

@@ -3,15 +3,14 @@
 
 #include <map>
 #include <tuple>
-#include <utility>
 
 namespace tessera::remat {
 
 namespace {
 
-// The first and the last node of each kind among those that `which` names.
+// The last node of each kind among those that `which` names.
 template <class Which>
-std::vector<uint32_t> ends_of_kinds(const Problem& p, const Which& which) {
+std::vector<uint32_t> last_of_each_kind(const Problem& p, const Which& which) {
   std::vector<int64_t> bytes(p.nodes.size(), 0);
   std::vector<uint8_t> read(p.nodes.size(), 0);
   for (const Value& v : p.values) {
@@ -19,15 +18,11 @@ std::vector<uint32_t> ends_of_kinds(const Problem& p, const Which& which) {
     read[v.node] |= v.read;
   }
   using Kind = std::tuple<int64_t, int64_t, bool>;  // cost, bytes, whether it is read
-  std::map<Kind, std::pair<uint32_t, uint32_t>> ends;
+  std::map<Kind, uint32_t> last;
   for (uint32_t n = 0; n < p.nodes.size(); ++n)
-    if (which(n) && (bytes[n] > 0 || read[n]))
-      ends.try_emplace({p.nodes[n].cost, bytes[n], read[n]}, n, n).first->second.second = n;
+    if ((bytes[n] > 0 || read[n]) && which(n, bytes[n])) last[{p.nodes[n].cost, bytes[n], read[n]}] = n;
   std::vector<uint32_t> out;
-  for (const auto& [kind, of_kind] : ends) {
-    out.push_back(of_kind.first);
-    if (of_kind.second != of_kind.first) out.push_back(of_kind.second);
-  }
+  for (const auto& [kind, n] : last) out.push_back(n);
   return out;
 }
 
@@ -57,17 +52,19 @@ Plan without(const Problem& p, const Plan& plan, uint32_t node) {
   return out;
 }
 
-std::vector<Plan> one_more(const Problem& p, const Plan& plan) {
+std::vector<Plan> one_more(const Problem& p, const Plan& plan, int64_t bytes) {
+  const auto may = [&](uint32_t n, int64_t of_node) {
+    return !plan.recompute[n] && !p.nodes[n].must_save && (of_node == 0 || of_node >= bytes);
+  };
   std::vector<Plan> out;
-  for (const uint32_t n : ends_of_kinds(p, [&](uint32_t n) { return !plan.recompute[n] && !p.nodes[n].must_save; }))
-    out.push_back(with(p, plan, n));
+  for (const uint32_t n : last_of_each_kind(p, may)) out.push_back(with(p, plan, n));
   return out;
 }
 
 std::vector<Plan> one_less(const Problem& p, const Plan& plan) {
+  const auto may = [&](uint32_t n, int64_t) { return plan.recompute[n] && !p.nodes[n].must_recompute; };
   std::vector<Plan> out;
-  for (const uint32_t n : ends_of_kinds(p, [&](uint32_t n) { return plan.recompute[n] && !p.nodes[n].must_recompute; }))
-    out.push_back(without(p, plan, n));
+  for (const uint32_t n : last_of_each_kind(p, may)) out.push_back(without(p, plan, n));
   return out;
 }
 
