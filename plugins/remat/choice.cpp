@@ -19,7 +19,7 @@ constexpr size_t kMostPlans = 64, kKinds = 12, kJoints = 8;
 constexpr size_t kApart = 2;     // how far apart plans that are joined are, among those that are fastest for their peak
 constexpr double kWorth = 1e-3;  // of a step or a peak: what a plan must gain to be looked for
 constexpr size_t kStride = 9;
-constexpr size_t kSmall = 1000;   // nodes: all plans are lowered in about a second
+constexpr size_t kSmall = 1000;   // nodes: all plans are lowered, in a second or a few
 constexpr size_t kMedium = 3000;  // every third is looked at until one fits
 constexpr double kFar = 1.3;      // times a budget; simulated peaks, which guess what is fused, are within a quarter
 

@@ -49,7 +49,7 @@ class Choice {
   // before.
   size_t first_within(int64_t bytes, size_t from = 0);
 
-  // Whether all plans can be lowered in about a second, so that they are compared by what they take then: fusion makes some
+  // Whether all plans can be lowered in seconds, so that they are compared by what they take then: fusion makes some
   // nodes free, and keeping what they give slower than computing it again.
   bool is_small() const;
   // Of the plans that fit, the one of which a step takes the least time as it is lowered; size(): none fits. A larger budget
