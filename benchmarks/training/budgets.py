@@ -6,8 +6,9 @@
 TESSERA: the command. Six models are written as text. Of each, the front of plans is asked for, then plans at N budgets (101)
 evenly over it, whose recompute time must not rise with the budget; then the step is measured at a few of them (5) and compared
 with the predicted time, and the device's own count of blocks with the planned peak. A machine with other tenants changes its
-speed by half from one second to the next, and that only ever adds to a time: where steps are measured, kernels are measured in
-ten processes before, a step is in ten, and the fastest of each counts. Every answer of the command is kept in the folder, so
+speed by half within a second, and that only ever adds to a time: where steps are measured, kernels are measured in ten turns
+before, steps are in ten, each turn through all models so that those of one are minutes apart, and the fastest of each counts.
+The median of a step is printed beside it. Every answer of the command is kept in the folder, so
 that a run that was cut off goes on where it was. Without --folder it is removed at the end. Exit status 1: a promise was not
 kept.
 """
@@ -22,7 +23,8 @@ import tempfile
 NEAR = 0.10  # of the predicted time
 OVER = 4096  # bytes that rounding of blocks may add
 CLOSE = 0.02  # of the peak, to the planned one
-TURNS = 10  # of measuring kernels, and of measuring a step; each is run eleven times in a turn
+TURNS = 10  # of measuring kernels, and of measuring steps
+STEPS = 51  # of one process; a quiet moment lasts for a few of them
 
 
 class Program:
@@ -181,59 +183,88 @@ def spread(front, count):
     return [least + (most - least) * k // max(1, count - 1) for k in range(count)]
 
 
-def check(ask, name, file, budgets, timed, threads):
-    faults, turns = [], TURNS if timed else 0
-    same = "--set", f"runtime.threads={threads}"  # costs are measured for a number of threads
-    first = ask("memory", file, *same)
-    for turn in range(1, turns + 1):
-        for peak in spread(first, timed):
-            ask("memory", file, *same, *to_budget(peak), "--set", "partitioner.costs=remeasured", turn=turn)
-    front = ask("memory", file, *same, turn=turns)
-    peaks = spread(front, budgets)
-    plans = [ask("memory", file, *same, *to_budget(p), turn=turns)[0] for p in peaks]
-    for small, large, a, b in zip(peaks, peaks[1:], plans, plans[1:]):
-        if b["recompute_ms"] > a["recompute_ms"] + 1e-9:
-            faults.append(
-                f"{name}: recompute time rises from {a['recompute_ms']} to {b['recompute_ms']} ms at {small}, {large} bytes"
-            )
-    for peak, plan in zip(peaks, plans):
-        if not plan["feasible"] or plan["peak_bytes"] > peak:
-            faults.append(f"{name}: planned {plan['peak_bytes']} bytes for a budget of {peak}")
-    gap = max(p["gap"] for p in plans)
-    print(f"{name}: {len(front)} plans, {peaks[0]} to {peaks[-1]} bytes; largest gap {100 * gap:.2f} % of a step", flush=True)
-    chosen = [(budgets - 1) * k // max(1, timed - 1) for k in range(timed)]
-    runs = [
-        [ask("bench", file, *same, *to_budget(peaks[at]), "--iters", "11", turn=turn) for at in chosen]
-        for turn in range(1, turns + 1)
-    ]
-    for at, steps in zip(chosen, zip(*runs)):
-        budget, plan = peaks[at], plans[at]
-        predicted, time = plan["predicted_ms"], min(s["p10_ms"] for s in steps)
+class Model:
+    """One of the six, with what the command promised about it."""
+
+    def __init__(self, ask, name, file, threads):
+        self.ask, self.name, self.file, self.faults = ask, name, file, []
+        self.same = "--set", f"runtime.threads={threads}"  # costs are measured for a number of threads
+        self.first = ask("memory", file, *self.same)
+
+    def measure_kernels(self, timed, turn):
+        for peak in spread(self.first, timed):
+            self.ask("memory", self.file, *self.same, *to_budget(peak), "--set", "partitioner.costs=remeasured", turn=turn)
+
+    def plan(self, budgets, turn):
+        """Plans by the costs of that turn; they must keep to the budget, and a larger one must not compute more again."""
+        front = self.ask("memory", self.file, *self.same, turn=turn)
+        self.peaks = spread(front, budgets)
+        self.plans = [self.ask("memory", self.file, *self.same, *to_budget(p), turn=turn)[0] for p in self.peaks]
+        for small, large, a, b in zip(self.peaks, self.peaks[1:], self.plans, self.plans[1:]):
+            if b["recompute_ms"] > a["recompute_ms"] + 1e-9:
+                self.fault(f"recompute time rises from {a['recompute_ms']} to {b['recompute_ms']} ms at {small}, {large} bytes")
+        for peak, plan in zip(self.peaks, self.plans):
+            if not plan["feasible"] or plan["peak_bytes"] > peak:
+                self.fault(f"planned {plan['peak_bytes']} bytes for a budget of {peak}")
+        gap = max(p["gap"] for p in self.plans)
+        print(
+            f"{self.name}: {len(front)} plans, {self.peaks[0]} to {self.peaks[-1]} bytes; "
+            f"largest gap {100 * gap:.2f} % of a step",
+            flush=True,
+        )
+
+    def run_step(self, at, turn):
+        return self.ask("bench", self.file, *self.same, *to_budget(self.peaks[at]), "--iters", str(STEPS), turn=turn)
+
+    def compare(self, at, steps):
+        """One plan and what its processes took."""
+        budget, plan = self.peaks[at], self.plans[at]
+        predicted, time = plan["predicted_ms"], min(s["min_ms"] for s in steps)
         planned, peak = plan["peak_bytes"], max(s["peak_bytes"] - s["input_bytes"] for s in steps)  # those are the caller's
         off = time / predicted - 1
+        usual = sorted(s["median_ms"] for s in steps)[len(steps) // 2]
         print(
-            f"  {budget} bytes: planned {planned}, taken {peak}; predicted {predicted:.3f} ms, measured {time:.3f} "
-            f"({100 * off:+.1f} %)",
+            f"  {self.name}, {budget} bytes: planned {planned}, taken {peak}; predicted {predicted:.3f} ms, measured {time:.3f} "
+            f"({100 * off:+.1f} %; usually {usual:.3f})",
             flush=True,
         )
         if peak > budget + OVER:
-            faults.append(f"{name}: {peak} bytes at the peak, above the budget of {budget}")
+            self.fault(f"{peak} bytes at the peak, above the budget of {budget}")
         if abs(peak - planned) > CLOSE * peak + OVER:
-            faults.append(f"{name}: {peak} bytes at the peak, planned {planned}")
+            self.fault(f"{peak} bytes at the peak, planned {planned}")
         if abs(off) > NEAR:
-            faults.append(f"{name}: a step takes {time:.3f} ms, predicted {predicted:.3f}")
-    return faults
+            self.fault(f"a step takes {time:.3f} ms, predicted {predicted:.3f}")
+
+    def fault(self, text):
+        self.faults.append(f"{self.name}: {text}")
 
 
 def check_all(args, folder):
     os.environ.update(TESSERA_CACHE_DIR=os.path.join(folder, "cache"), OMP_NUM_THREADS=str(args.threads))
-    ask, faults = Answers(args.tessera, folder), []
+    ask, models = Answers(args.tessera, folder), []
     for name in args.only.split(",") if args.only else MODELS:
         file = os.path.join(folder, f"{name}.tsr")
         with open(file, "w", encoding="utf-8") as f:
             f.write(MODELS[name]())
-        faults += check(ask, name, file, args.budgets, args.timed, args.threads)
-    return faults
+        models.append(Model(ask, name, file, args.threads))
+    turns = range(1, TURNS + 1) if args.timed else ()
+    for turn in turns:
+        print(f"kernels, turn {turn} of {TURNS}", flush=True)
+        for model in models:
+            model.measure_kernels(args.timed, turn)
+    for model in models:
+        model.plan(args.budgets, len(turns))
+    chosen = [(args.budgets - 1) * k // max(1, args.timed - 1) for k in range(args.timed)]
+    runs = {(model.name, at): [] for model in models for at in chosen}
+    for turn in turns:
+        print(f"steps, turn {turn} of {TURNS}", flush=True)
+        for model in models:
+            for at in chosen:
+                runs[model.name, at].append(model.run_step(at, turn))
+    for model in models:
+        for at in chosen:
+            model.compare(at, runs[model.name, at])
+    return [fault for model in models for fault in model.faults]
 
 
 def main():
