@@ -2,6 +2,7 @@
 #include "choice.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <numeric>
@@ -23,10 +24,16 @@ constexpr size_t kSmall = 1000;   // nodes: all plans are lowered, in a second o
 constexpr size_t kMedium = 3000;  // every third is looked at until one fits
 constexpr double kFar = 1.3;      // times a budget; simulated peaks, which guess what is fused, are within a quarter
 
+size_t at_once(const tsr_partition& p) {
+  const bool known = p.struct_size >= offsetof(tsr_partition, at_once) + sizeof p.at_once && p.evaluate_all;
+  return known ? std::max<size_t>(1, p.at_once) : 1;
+}
+
 }  // namespace
 
 Choice::Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Measure measure)
     : p_(p),
+      at_once_(at_once(p)),
       stride_(p.num_nodes <= kSmall    ? 1
               : p.num_nodes <= kMedium ? 3
                                        : kStride),
@@ -64,11 +71,14 @@ std::vector<size_t> Choice::between(size_t fast, size_t slow) {
   try_too(joined(joint_.problem, separators_, plan(slow), plan(fast), kJoints));
   try_too(one_more(joint_.problem, plan(fast), static_cast<int64_t>(kWorth * static_cast<double>(peak(fast)))));
   try_too(one_less(joint_.problem, plan(slow)));
-  std::vector<size_t> out;
+  std::vector<size_t> tried, out;
   for (const Plan& p : plans) {
     // One that is known already may be outside of what another pair was joined for, and within this.
-    const size_t i = index_of(p);
-    if (i == size()) plans_.push_back(Known{{p, peak_bytes(joint_.schedule, p)}, {}});
+    tried.push_back(index_of(p));
+    if (tried.back() == size()) plans_.push_back(Known{{p, peak_bytes(joint_.schedule, p)}, {}});
+  }
+  lower_all(tried);
+  for (const size_t i : tried) {
     const Lowered& found = lower(i);
     if (found.seconds > least && found.seconds < most && found.peak >= peak(slow)) out.push_back(i);
   }
@@ -77,14 +87,47 @@ std::vector<size_t> Choice::between(size_t fast, size_t slow) {
 
 Plan Choice::fill_up(const Plan& plan, int64_t kept) const { return fill(joint_.problem, plan, kept); }
 
-Choice::Lowered Choice::lower(const Plan& plan) {
-  std::vector<uint8_t> in_backward(p_.in_backward, p_.in_backward + p_.num_nodes);
-  tsr_partition trial = p_;
-  trial.in_backward = in_backward.data();
-  put(joint_, plan, trial);
-  Lowered out;
-  sdk::check(p_.evaluate(p_.host, in_backward.data(), &out.peak, &out.seconds));
+std::vector<Choice::Lowered> Choice::lower(std::span<const Plan* const> plans) {
+  std::vector<std::vector<uint8_t>> in_backward(plans.size(), {p_.in_backward, p_.in_backward + p_.num_nodes});
+  std::vector<const uint8_t*> asked;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    tsr_partition trial = p_;
+    trial.in_backward = in_backward[i].data();
+    put(joint_, *plans[i], trial);
+    asked.push_back(in_backward[i].data());
+  }
+  std::vector<int64_t> peaks(plans.size());
+  std::vector<double> seconds(plans.size());
+  if (at_once_ > 1)
+    sdk::check(p_.evaluate_all(p_.host, asked.size(), asked.data(), peaks.data(), seconds.data()));
+  else
+    for (size_t i = 0; i < plans.size(); ++i) sdk::check(p_.evaluate(p_.host, asked[i], &peaks[i], &seconds[i]));
+  std::vector<Lowered> out;
+  for (size_t i = 0; i < plans.size(); ++i) out.push_back({peaks[i], seconds[i]});
   return out;
+}
+
+Choice::Lowered Choice::lower(const Plan& plan) {
+  const Plan* const one = &plan;
+  return lower({&one, 1})[0];
+}
+
+std::pair<int64_t, int64_t> Choice::peaks(const Plan& a, const Plan& b) {
+  const Plan* const both[] = {&a, &b};
+  const std::vector<Lowered> found = lower(both);
+  return {found[0].peak, found[1].peak};
+}
+
+void Choice::lower_all(std::span<const size_t> of) {
+  std::vector<size_t> missing;
+  std::vector<const Plan*> plans;
+  for (const size_t i : of)
+    if (!plans_[i].lowered && std::find(missing.begin(), missing.end(), i) == missing.end()) {
+      missing.push_back(i);
+      plans.push_back(&plan(i));
+    }
+  const std::vector<Lowered> found = lower(plans);
+  for (size_t k = 0; k < missing.size(); ++k) plans_[missing[k]].lowered = found[k];
 }
 
 const Choice::Lowered& Choice::lower(size_t i) {
@@ -122,7 +165,7 @@ size_t Choice::first_within(int64_t bytes, size_t from) {
   while (from + kStride < to && is_far(from, from + kStride, bytes)) from += kStride;
   for (size_t stride = stride_; stride > 0; stride /= 3) {
     size_t at = std::min(from + stride, to) - 1;
-    while (needed(at) > bytes) {
+    for (look_ahead(at, stride, to); needed(at) > bytes; look_ahead(at, stride, to)) {
       if (at + 1 == size()) return size();
       from = at + 1;
       at = std::min(from + stride, to) - 1;
@@ -130,6 +173,13 @@ size_t Choice::first_within(int64_t bytes, size_t from) {
     to = at + 1;
   }
   return to - 1;
+}
+
+void Choice::look_ahead(size_t at, size_t stride, size_t to) {
+  if (plans_[at].lowered) return;
+  std::vector<size_t> next;
+  for (; next.size() < at_once_ && at < to; at += stride) next.push_back(at);
+  lower_all(next);
 }
 
 bool Choice::is_small() const { return p_.num_nodes <= kSmall; }
@@ -161,6 +211,7 @@ std::vector<size_t> Choice::fastest_of_each_peak() {
 }
 
 std::vector<size_t> Choice::fastest_of_each_peak(std::vector<size_t> of) {
+  lower_all(of);
   std::stable_sort(of.begin(), of.end(), [&](size_t a, size_t b) { return lower(a).seconds < lower(b).seconds; });
   std::vector<size_t> out;
   for (const size_t i : of)
@@ -173,7 +224,7 @@ size_t Choice::smallest() {
   std::iota(by_bytes.begin(), by_bytes.end(), 0);
   std::stable_sort(by_bytes.begin(), by_bytes.end(),
                    [&](size_t a, size_t b) { return plans_[a].candidate.bytes < plans_[b].candidate.bytes; });
-  for (size_t i = 0; i < std::min(size(), kStride); ++i) (void)lower(by_bytes[i]);
+  lower_all(std::span(by_bytes).first(std::min(size(), kStride)));
   const auto peak_of = [&](size_t i) { return plans_[i].lowered ? plans_[i].lowered->peak : INT64_MAX; };
   std::iota(by_bytes.begin(), by_bytes.end(), 0);
   return *std::min_element(by_bytes.begin(), by_bytes.end(), [&](size_t a, size_t b) { return peak_of(a) < peak_of(b); });

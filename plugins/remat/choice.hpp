@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <tessera/plugin.hpp>
@@ -34,6 +36,9 @@ class Choice {
   // Lowers a plan, those with a number once.
   int64_t peak(const Plan& plan) { return lower(plan).peak; }
   int64_t peak(size_t i) { return lower(i).peak; }
+  // Of both; where the host lowers several plans at once, the second costs next to nothing.
+  std::pair<int64_t, int64_t> peaks(const Plan& a, const Plan& b);
+  bool is_side_by_side() const { return at_once_ > 1; }
 
   // Bytes of which a plan takes no more than a budget has: its peak, or what it keeps and what count_kept() was given.
   int64_t need(const Plan& plan, int64_t peak) const;
@@ -84,14 +89,19 @@ class Choice {
   // `fast`, which a larger one finds, and with no lower a peak than `slow`, which a smaller one finds.
   std::vector<size_t> between(size_t fast, size_t slow);
   std::vector<size_t> fastest_of_each_peak(std::vector<size_t> of);
+  std::vector<Lowered> lower(std::span<const Plan* const> plans);
   Lowered lower(const Plan& plan);
   const Lowered& lower(size_t i);
+  void lower_all(std::span<const size_t> plans);  // those that are not known, side by side
+  // What first_within() asks about next, as it goes on while no plan fits: as many as the host lowers at once.
+  void look_ahead(size_t at, size_t stride, size_t to);
   double bound(const Plan& plan, int64_t peak) const;
   void put_gap(const Plan& plan, int64_t peak);
   bool is_far(int64_t simulated, int64_t bytes) const;
   bool is_far(size_t from, size_t to, int64_t bytes) const;
 
   tsr_partition& p_;
+  const size_t at_once_;
   const size_t stride_;  // 9, 3 or 1
   const Joint joint_;
   Hull hull_;

@@ -92,14 +92,15 @@ class Budget final : public sdk::Partitioner {
   // the one with the smallest peak. What is fastest when nothing is asked stays as long as it fits; what takes its place costs
   // more.
   static void give_share(Choice& choice, tsr_partition& p) {
-    const Plan& all = choice.all();
-    const int64_t most = choice.peak(all);
+    const Plan &all = choice.all(), &usual = choice.usual();
+    // Whether the second one is needed is known when the first one is.
+    const auto [most, peak_of_usual] =
+        choice.is_side_by_side() ? choice.peaks(all, usual) : std::pair(choice.peak(all), int64_t{-1});
     const auto freed = static_cast<int64_t>(std::llround((1 - p.budget_fraction) * static_cast<double>(all.saved_bytes)));
     p.budget_bytes = most - freed;  // the host holds the compiled program to it
     choice.count_kept(most - all.saved_bytes);
-    const Plan& usual = choice.usual();
     if (!choice.is_far(usual, p.budget_bytes)) {
-      const int64_t usual_peak = choice.peak(usual);
+      const int64_t usual_peak = peak_of_usual < 0 ? choice.peak(usual) : peak_of_usual;
       if (choice.need(usual, usual_peak) <= p.budget_bytes) return choice.give(usual, usual_peak);
     }
     size_t i = choice.first_within(p.budget_bytes, choice.first_dearer_than(usual.cost));

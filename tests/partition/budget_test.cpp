@@ -3,6 +3,7 @@
 // nothing fits.
 #include "compile/driver.hpp"
 #include "compile/partition.hpp"
+#include "compile/trials.hpp"
 #include "share.hpp"
 #include "steps.hpp"
 
@@ -116,6 +117,37 @@ TEST_CASE("no plan of a policy beats the bound that a budget of its peak prints"
     }
   CHECK(compared >= 9);
   CHECK(dearer >= 3);
+}
+
+TEST_CASE("plans that are lowered side by side are those that are lowered one after the other") {
+  // Where a log prints what backends say, one is lowered at a time.
+  const auto plans_of = [](const std::string& text, const char* logs, const std::string& more) {
+    const auto c = context(named("budget", more));
+    const PassLists passes{{}, c->pipeline(c->config()), c->joint_pipeline(c->config()), {}};
+    CompileOptions options = api::compile_options(c, c->config(), nullptr);
+    options.threads = 3;
+    configure_logs(logs);
+    CHECK(trials_at_once(options, Stage::kPlan) == (*logs == '-' ? 3 : 1));
+    std::vector<PartitionPlan> plans = partition_plans(parse_graph(c->ops(), text, "step.tsr"), passes, options);
+    configure_logs("-all");
+    std::string lines;
+    for (const PartitionPlan& p : plans) {
+      lines += p.line();
+      for (const std::string& name : p.recomputed) lines += " " + name;
+      lines += "\n";
+    }
+    return lines;
+  };
+  // Listed, the last with a budget; of a large graph every ninth plan is looked at.
+  for (const std::string& text : {transformer(3, 2, 48, 64, 4), cnn(3, 2, 8, 24), skips(3, 64, 96)}) {
+    INFO(text.substr(0, 12));
+    CHECK(plans_of(text, "autotuning", "") == plans_of(text, "-all", ""));
+  }
+  const std::string large = transformer(16, 1, 16, 32, 2);
+  for (const char* budget : {"budget = 0.6\n", "budget = 0.3\n", "budget_bytes = 600000\n", "budget_bytes = 1\n"}) {
+    INFO(budget);
+    CHECK(plans_of(large, "autotuning", budget) == plans_of(large, "-all", budget));
+  }
 }
 
 TEST_CASE("of the plans of a small graph that fit a budget, the one with the fastest step is taken") {

@@ -174,13 +174,15 @@ std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const P
   return plans;
 }
 
-Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options, Stage last) {
+Compilation lower(std::unique_ptr<Graph> graph, CompileOptions options, Stage last) {
   options.partition = nullptr;
   options.arena_max_bytes = 0;
   Compilation c{std::move(graph), std::move(options), {}, {}, {}};
   run_stages(c, {}, {}, last);
-  return estimate_plan(*c.graph, *c.plan, &c.options);
+  return c;
 }
+
+Estimate price(Compilation& c) { return estimate_plan(*c.graph, *c.plan, &c.options); }
 
 Estimate estimate(const Graph& graph) {
   CompileOptions options = service_options();

@@ -77,6 +77,9 @@ std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const P
 // The stages up to the plan, or to the kernels (whose workspaces count then), on this graph, for which everything has been
 // decided: no passes of the graph's own, no partition.
 Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options, Stage last = Stage::kPlan);
+// Its halves: several graphs may be lowered at the same time, and priced one after the other.
+Compilation lower(std::unique_ptr<Graph> graph, CompileOptions options, Stage last = Stage::kPlan);
+Estimate price(Compilation& lowered);
 // Of a graph that has been through its passes.
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options);
 

@@ -33,7 +33,7 @@ class PairCompiler {
 
   std::vector<PartitionPlan> plans() {
     take_cotangents();
-    if (const PartitionOptions* asked = options_.partition.get()) c_.options.partition = with_prices(*asked, asked->fraction);
+    if (const PartitionOptions* asked = options_.partition.get()) c_.options.partition = of_halves(*asked, asked->fraction);
     return partition_plans(std::move(c_.graph), passes_, c_.options);
   }
 
@@ -43,7 +43,7 @@ class PairCompiler {
     const bool bounded = asked && (asked->bytes >= 0 || asked->fraction < 1), share = bounded && asked->bytes < 0;
     const std::unique_ptr<Graph> joint = bounded ? c_.graph->clone() : nullptr;
     // A share is one of what is known of the halves, kernels included: those of the plan that is fastest are compiled first.
-    if (bounded) c_.options.partition = with_prices(*asked, share ? 1 : asked->fraction);
+    if (bounded) c_.options.partition = of_halves(*asked, share ? 1 : asked->fraction);
     int64_t budget = -1;
     for (int attempt = 1;; ++attempt) {
       try {
@@ -64,7 +64,7 @@ class PairCompiler {
       }
       // With what is known of kernels, plans have other peaks. Where nothing new is known and the halves still take more than
       // the plan of them, that is taken from its budget.
-      PartitionOptions next = *with_prices(*asked, asked->fraction);
+      PartitionOptions next = *of_halves(*asked, asked->fraction);
       if (!share) next.bytes = news ? c_.options.partition->bytes : std::max<int64_t>(0, c_.budget_bytes - (peak - budget));
       c_.options.partition = std::make_shared<const PartitionOptions>(std::move(next));
       c_.options.failed.clear();  // nodes get other ids
@@ -110,19 +110,17 @@ class PairCompiler {
     return known_.learn(back.graph(), back.plan()) || of_forward;
   }
 
-  // A plan of the joint graph costs what its two halves cost.
-  std::shared_ptr<const PartitionOptions> with_prices(const PartitionOptions& asked, double fraction) {
+  // What a plan of the joint graph costs is what its two halves cost.
+  std::shared_ptr<const PartitionOptions> of_halves(const PartitionOptions& asked, double fraction) {
     auto out = std::make_shared<PartitionOptions>(asked);
     out->fraction = fraction;
-    out->price = [this](std::unique_ptr<Graph> g, const CompileOptions& given, Stage last) {
-      CompileOptions options = given;
-      options.partition = nullptr;
+    out->split = [this](std::unique_ptr<Graph> g, CompileOptions& options) {
       options.known = &known_;
-      const std::vector<Assignment> assignment = assign_again(*g, options);
-      Halves halves = split(*g, assignment);
-      const Estimate f = estimate(std::move(halves.forward), options, last),
-                     b = estimate(std::move(halves.backward), options, last);
-      return Estimate{std::max(f.peak_bytes, b.peak_bytes), f.seconds + b.seconds};
+      Halves halves = split(*g, assign_again(*g, options));
+      std::vector<std::unique_ptr<Graph>> programs;
+      programs.push_back(std::move(halves.forward));
+      programs.push_back(std::move(halves.backward));
+      return programs;
     };
     return out;
   }

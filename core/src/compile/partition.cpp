@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <map>
 #include <set>
+#include <span>
 
 #include "compile/assign.hpp"
 #include "compile/driver.hpp"
 #include "compile/estimate.hpp"
 #include "compile/recompute.hpp"
+#include "compile/trials.hpp"
 #include "ir/graph.hpp"
 #include "ir/printer.hpp"
 #include "ir/records.hpp"
@@ -243,6 +245,16 @@ class Problem {
         if (seconds) *seconds = e.seconds;
       });
     };
+    p.evaluate_all = [](void* host, size_t count, const uint8_t* const* in_backward, int64_t* peaks, double* seconds) noexcept {
+      return guarded([&] {
+        const std::vector<Estimate> all = static_cast<Problem*>(host)->evaluate({in_backward, count});
+        for (size_t i = 0; i < count; ++i) {
+          if (peaks) peaks[i] = all[i].peak_bytes + static_cast<Problem*>(host)->workspaces_;
+          if (seconds) seconds[i] = all[i].seconds;
+        }
+      });
+    };
+    p.at_once = trials_at_once(options_, last_);
     return p;
   }
 
@@ -252,22 +264,34 @@ class Problem {
     return key;
   }
 
-  Estimate evaluate(const uint8_t* in_backward) {
-    check(in_backward);
-    const std::vector<uint8_t> again = this->again(in_backward);
-    const std::string key = key_of(again);
-    if (const auto at = evaluated_.find(key); at != evaluated_.end()) return at->second;
-    auto copy = g_.clone();
-    // A copy has other ids and the same order.
-    std::vector<uint8_t> of_copy(copy->num_nodes(), 0);
-    tsr_id to = copy->region(0).first;
-    for (const char c : key) {
-      of_copy[to] = c == '1';
-      to = copy->node(to).next;
+  Estimate evaluate(const uint8_t* in_backward) { return evaluate({&in_backward, 1})[0]; }
+
+  std::vector<Estimate> evaluate(std::span<const uint8_t* const> plans) {
+    std::vector<std::string> keys, missing;
+    for (const uint8_t* in_backward : plans) {
+      check(in_backward);
+      keys.push_back(key_of(again(in_backward)));
+      if (!evaluated_.contains(keys.back()) && std::find(missing.begin(), missing.end(), keys.back()) == missing.end())
+        missing.push_back(keys.back());
     }
-    recompute(*copy, of_copy);
-    return evaluated_[key] =
-               request_.price ? request_.price(std::move(copy), options_, last_) : estimate(std::move(copy), options_, last_);
+    const std::vector<Estimate> found = estimate_trials(
+        missing.size(), [&](size_t i) { return trial_of(missing[i]); }, options_, last_);
+    for (size_t i = 0; i < found.size(); ++i) evaluated_[missing[i]] = found[i];
+    std::vector<Estimate> out;
+    for (const std::string& key : keys) out.push_back(evaluated_.at(key));
+    return out;
+  }
+
+  Trial trial_of(const std::string& key) const {
+    Trial t{g_.clone(), {}};
+    // A copy has other ids and the same order.
+    t.again.assign(t.graph->num_nodes(), 0);
+    tsr_id to = t.graph->region(0).first;
+    for (const char c : key) {
+      t.again[to] = c == '1';
+      to = t.graph->node(to).next;
+    }
+    return t;
   }
 
   void check(const uint8_t* in_backward) const {

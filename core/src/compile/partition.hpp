@@ -28,8 +28,9 @@ struct PartitionOptions {  // of a config
   double fraction = 1;  // partitioner.budget
   int64_t bytes = -1;   // partitioner.budget_bytes
   std::string place;    // where the budget comes from, for messages
-  // What the program costs that a plan makes of a joint graph, compiled up to a stage. Empty: it is one program.
-  std::function<Estimate(std::unique_ptr<Graph>, const CompileOptions&, Stage)> price = {};
+  // The programs that a plan makes of a joint graph, which run one after the other, and what the options lack to lower them.
+  // Called by several threads at once. Empty: it is one program.
+  std::function<std::vector<std::unique_ptr<Graph>>(std::unique_ptr<Graph>, CompileOptions&)> split = {};
 };
 
 // What a partitioner chose, as one line and for tools. Bytes are those at the hints of symbols.

@@ -115,7 +115,8 @@ std::vector<KeyDecl> make_keys() {
       text("executor.name", "", "Runs the step table another way; empty: step by step."),
       boolean("executor.optional", false, "true: without that executor the plan runs step by step, with one notice."),
 
-      fixed(integer("runtime.threads", 0, 0, 4096, "Threads of parallel loops; 0: OMP_NUM_THREADS, or one per core.")),
+      fixed(integer("runtime.threads", 0, 0, 4096,
+                    "Threads of parallel loops, and of trying plans of memory; 0: OMP_NUM_THREADS, or one per core.")),
       integer("runtime.arena_max_bytes", 0, 0, kNoLimit, "A plan that needs a larger arena is refused; 0: no limit."),
       boolean("runtime.sync_faults", false,
               "true: a run waits for each of its steps on a device, so that an error is thrown by the step that made it."),

@@ -27,7 +27,7 @@ extern "C" {
 
 /* ABI version. Major: incompatible. Minor: appended fields and functions. 0.x: may still change incompatibly. */
 #define TSR_ABI_MAJOR 0
-#define TSR_ABI_MINOR 5
+#define TSR_ABI_MINOR 6
 /* Version of the graph IR (text form and tables). */
 #define TSR_IR_VERSION 1
 
@@ -1047,6 +1047,12 @@ typedef struct tsr_partition { /* arrays indexed by node id of the joint graph; 
   tsr_error* (*evaluate)(void* host, const uint8_t* in_backward, int64_t* peak_bytes, double* seconds);
   void* host;
   int64_t peak_bytes; /* out: what `evaluate` said of the plan; -1: not asked */
+  /* ---- appended in ABI 0.6 */
+  /* The same of `count` plans, given by an in_backward each. `at_once` of them are lowered side by side, each by a thread of
+   * its own, and take little longer than one. Where lowering one fails, nothing is written, and its error is returned. */
+  tsr_error* (*evaluate_all)(void* host, size_t count, const uint8_t* const* in_backward, int64_t* peak_bytes,
+                             double* seconds); /* [count] each */
+  size_t at_once; /* 1 or more. What is chosen must not depend on it: it is not the same on every machine */
 } tsr_partition;
 
 typedef struct tsr_partitioner {
