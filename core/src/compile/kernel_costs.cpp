@@ -34,8 +34,8 @@ namespace tessera::core {
 
 namespace {
 
-// Runs of each kernel behind the first, which loads code and touches memory for the first time. A quarter of them may be faster
-// than what is kept: whatever else the machine does only ever adds to a time, and on a shared one it often does.
+// Runs of each kernel behind the first, which loads code and touches memory for the first time. The fastest counts: whatever
+// else the machine does only ever adds to a time, and on a shared one it often does so for most of them.
 constexpr int kRuns = 11;
 // Operands and results of the kernels that are measured in one go.
 constexpr int64_t kMostBytes = int64_t{256} << 20;
@@ -296,9 +296,9 @@ class Measurement {
       for (const Instruction& i : layout->program)
         if (const Step& s = *e->plan().steps[i.step]; s.kind == TSR_STEP_KERNEL) workspaces[s.node] = i.workspace_bytes;
     for (size_t k = 0; k < copies.size(); ++k) {
-      std::nth_element(seconds[k].begin(), seconds[k].begin() + kRuns / 4, seconds[k].end());
+      const double fastest = *std::min_element(seconds[k].begin(), seconds[k].end());
       const tsr_kernel& kernel = step_of.at(copies[k])->kernel;
-      keep(*keys[k], {seconds[k][kRuns / 4], workspaces[copies[k]], kernel.in_place, kernel.strided, kernel.unaligned});
+      keep(*keys[k], {fastest, workspaces[copies[k]], kernel.in_place, kernel.strided, kernel.unaligned});
     }
   }
 

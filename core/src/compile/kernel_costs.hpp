@@ -16,7 +16,7 @@ class Graph;
 struct CompileOptions;
 
 struct KernelCost {
-  double seconds = -1;  // lower quartile of the runs, the least of those of several processes; negative: it cannot be run alone
+  double seconds = -1;  // of the fastest run, of all processes that measured it; negative: it cannot be run alone
   int64_t workspace_bytes = 0;
   int32_t in_place = -1;  // as tsr_kernel says, and so the next
   uint64_t strided = 0, unaligned = 0;
