@@ -30,6 +30,7 @@ constexpr Artifact kTexts[] = {Artifact::kPasses,     Artifact::kFusion,     Art
 struct Lowering {
   Trial trial;
   std::vector<Compilation> programs;
+  Estimate price;
   std::exception_ptr error;
 
   void run(const CompileOptions& given, Stage last) noexcept {
@@ -43,20 +44,20 @@ struct Lowering {
       else
         graphs.push_back(std::move(trial.graph));
       for (std::unique_ptr<Graph>& g : graphs) programs.push_back(lower(std::move(g), options, last));
+      if (!given.measure_costs) find_price();
     } catch (...) {
       error = std::current_exception();
     }
   }
 
   // Its programs run one after the other.
-  Estimate price() {
-    Estimate out;
+  void find_price() {
     for (Compilation& c : programs) {
       const Estimate e = core::price(c);
-      out.peak_bytes = std::max(out.peak_bytes, e.peak_bytes);
-      out.seconds += e.seconds;
+      price.peak_bytes = std::max(price.peak_bytes, e.peak_bytes);
+      price.seconds += e.seconds;
     }
-    return out;
+    programs.clear();
   }
 };
 
@@ -85,8 +86,8 @@ std::vector<Estimate> estimate_trials(size_t count, const std::function<Trial(si
     }
     for (Lowering& l : some) {
       if (l.error) std::rethrow_exception(l.error);
-      out.push_back(l.price());
-      l.programs.clear();
+      if (options.measure_costs) l.find_price();
+      out.push_back(l.price);
     }
   }
   return out;

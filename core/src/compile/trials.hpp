@@ -26,8 +26,8 @@ struct Trial {
 size_t trials_at_once(const CompileOptions& options, Stage last);
 
 // Lowers `count` plans up to the stage, as estimate() does. `make` is called on this thread, for no more plans ahead than are
-// lowered at once. They are priced on it as well, while nothing else runs: kernels may be measured for that. Throws what the
-// first plan that fails has thrown.
+// lowered at once. Where costs are measured they are priced on it as well, while nothing else runs. Throws what the first plan
+// that fails has thrown.
 std::vector<Estimate> estimate_trials(size_t count, const std::function<Trial(size_t)>& make, const CompileOptions& options,
                                       Stage last);
 
