@@ -9,12 +9,14 @@
 
 #include "simt_kernel.hpp"
 #include "tessera/kit/choices.hpp"
+#include "tessera/kit/fit.hpp"
 #include "tessera/kit/measuring.hpp"
 #include "written_kernel.hpp"
 
 namespace tessera::kit {
 namespace {
 
+constexpr size_t kMostAnswers = 16384;
 constexpr const char* kNameless = "k_this_kernel";  // stands for the name, which has a hash of the text
 
 std::string identifier(std::string_view text) {
@@ -59,7 +61,19 @@ uint32_t SimtBackend::index_of(tsr_device d) {
 
 std::string SimtBackend::why_not(sdk::Graph g, sdk::Node n) {
   if (const std::string why = target_->why_unavailable(); !why.empty()) return why;
-  return why_no_simt_programs(g, n, target_->description(0), options_);
+  const bool is_group = n.is("fused");
+  std::string key = is_group || n.regions().empty() ? structure_key(piece_of(g, n).piece) : std::string();
+  if (!key.empty()) key += is_group ? 'g' : 'n';
+  if (!key.empty()) {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = answers_.find(key); at != answers_.end()) return at->second;
+  }
+  std::string why = why_no_simt_programs(g, n, target_->description(0), options_);
+  if (key.empty()) return why;
+  const std::lock_guard lock(mutex_);
+  if (answers_.size() >= kMostAnswers) answers_.clear();
+  answers_.emplace(key, why);
+  return why;
 }
 
 sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {

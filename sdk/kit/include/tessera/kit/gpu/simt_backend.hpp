@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/kit/gpu/simt_programs.hpp"
@@ -81,6 +82,8 @@ class SimtBackend : public sdk::Backend {
   std::unique_ptr<Choices> choices_;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<SimtCode>> code_;  // by key of a kernel's text
+  // What why_not() has said, by structure_key(): layers repeat, and a search for plans lowers them over and over.
+  std::unordered_map<std::string, std::string> answers_;
   PreparedKernels<WrittenKernel> prepared_;
 };
 
